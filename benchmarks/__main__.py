@@ -1,0 +1,43 @@
+"""`make bench`: every benchmark, as a table and as JSON. Name suites to run only those: `python -m benchmarks core`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+SUITES = ("core", "updates", "bulk")
+RESULTS = Path("bench-results") / "results.json"
+
+
+def main(names: list[str]) -> None:
+    console = Console()
+    rows: list[dict[str, object]] = []
+    for name in names or SUITES:
+        console.print(f"[bold]{name}[/] …")
+        found = import_module(f"benchmarks.{name}").run()
+        rows += [{"suite": name, **row} for row in found]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in columns:
+        table.add_column(column, justify="right" if column not in ("suite", "benchmark", "against") else "left")
+    for row in rows:
+        table.add_row(*(_text(row.get(column)) for column in columns))
+    console.print(table)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(rows, indent=1))
+    console.print(f"written to {RESULTS}")
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,158 @@
+"""The composition root: the only place that knows everyone. `Warehouse` is the Python face of a project.
+
+import penstock
+
+warehouse = penstock.Warehouse("my-project")
+warehouse.run(until_idle=True)
+for row in warehouse.status():
+    print(row.table, row.complete_to, row.staleness)
+print(warehouse.query("select * from hourly_traffic").rows)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.control.controller import Controller
+from penstock.control.explain import Explanation, explain
+from penstock.control.state import State
+from penstock.control.status import TableStatus, status
+from penstock.declare.problems import Problem, ProjectError
+from penstock.declare.project import Declarations, read_project
+from penstock.declare.warehouse import Definition, check_project
+from penstock.declare.warehouse import Warehouse as Declared
+from penstock.engine.clock import Clock
+from penstock.engine.feeds import inferred_schemas
+from penstock.engine.query import QueryResult, QueryRunner
+from penstock.engine.reading import restored_state
+from penstock.engine.retry import Retried, retry
+from penstock.engine.rows import read_files
+from penstock.engine.runtime import Pace, Runtime
+from penstock.engine.spark import start_spark
+from penstock.errors import PenstockError
+from penstock.store.store import Store
+from penstock.tables import Catalogue
+
+
+def check(folder: str | Path) -> list[Problem]:
+    """Everything that is wrong with a project, without running anything."""
+    try:
+        declarations = read_project(Path(folder))
+    except ProjectError as error:
+        return list(error.problems)
+    return check_project(declarations, _inferred(declarations))[1]
+
+
+def _inferred(declarations: Declarations) -> dict[str, Any]:
+    """Schemas of feeds that were inferred in earlier runs."""
+    url = declarations.store_url
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        return {}
+    store = Store(url)
+    try:
+        store.create()
+        with store.read() as conn:
+            return inferred_schemas(store, conn, [feed.name for feed in declarations.feeds])
+    finally:
+        store.close()
+
+
+class Warehouse:
+    """A project, opened. Raises `ProjectError` if something is wrong with it."""
+
+    def __init__(
+        self, folder: str | Path = ".", *, spark: SparkSession | None = None, clock: Clock | None = None
+    ) -> None:
+        declarations = read_project(Path(folder))
+        warehouse, problems = check_project(declarations, _inferred(declarations))
+        self.problems = problems
+        if warehouse is None:
+            raise ProjectError([problem for problem in problems if problem.severity == "error"])
+        self.declared: Declared = warehouse
+        self.clock = clock or Clock()
+        self.store = Store(declarations.store_url)
+        self.store.create()
+        self.catalogue = Catalogue(declarations.data_path)
+        with self.store.write() as conn:
+            self.catalogue.create(conn, self.clock.now_us())
+        self._given = spark
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The Spark session, started when first needed."""
+        if self._given is not None:
+            return self._given
+        declarations = self.declared.declarations
+        return start_spark(declarations.config.name, declarations.state_folder, declarations.config.spark)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def running(self, pace: Pace | None = None) -> Iterator[Runtime]:
+        """The runtime, with the project taken over for the time being."""
+        runtime = Runtime(self.declared, self.store, self.catalogue, lambda: self.spark, self.clock, pace)
+        runtime.start()
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+
+    def run(self, *, until_idle: bool = False, on_round: Callable[[Controller], None] | None = None) -> State:
+        """Keep the tables fresh: until nothing is left to do, or until interrupted."""
+        with self.running() as runtime:
+            runtime.run(until_idle, (lambda: on_round(runtime.controller)) if on_round else lambda: None)
+            return runtime.controller.state
+
+    def state(self, known: State | None = None) -> State:
+        """The state as the store has it now, also while another process runs the project; `known` is brought up to date."""
+        return restored_state(self.store, known)
+
+    def status(self) -> list[TableStatus]:
+        return status(self.state(), self.clock.now_us())
+
+    def explain(self, table: str) -> Explanation:
+        """Why its last update ran, what is pending and why it waits."""
+        definition = self._definition(table)
+        return explain(self.state(), table, self.clock.now_us(), definition.how)
+
+    def _definition(self, table: str) -> Definition:
+        if table not in self.declared.definitions:
+            near = difflib.get_close_matches(table, self.declared.definitions, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            raise PenstockError(f"there is no table `{table}` in this project{hint}")
+        return self.declared.definitions[table]
+
+    def query(self, sql: str, *, limit: int = 1000) -> QueryResult:
+        """A consistent read of tables of the project."""
+        runner = QueryRunner(self.declared, self.store, self.catalogue, self.spark)
+        return runner.run(sql, limit, self.clock.now_us())
+
+    def table(self, name: str) -> DataFrame:
+        """The newest version of a table as a DataFrame."""
+        self._definition(name)
+        with self.store.read() as conn:
+            snapshot = self.catalogue.snapshot(conn)
+            schema = self.catalogue.schema(conn, name)
+            if schema is None:
+                raise PenstockError(f"table `{name}` has nothing to read yet")
+            files = self.catalogue.files(conn, name, snapshot)
+        paths = [self.catalogue.locate(name, file) for file in files]
+        return read_files(self.spark, paths, schema, sum(file.size_bytes for file in files))
+
+    def retry(self, names: Sequence[str] = ()) -> Retried:
+        """Try failed tables again and look again at quarantined files: those named, or all."""
+        return retry(self.declared, self.store, self.state(), names, self.clock.now_us())

@@ -1,0 +1,87 @@
+"""What all commands share: finding the project, printing for people or machines, one place for errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from penstock.declare.problems import ProjectError
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.app import Warehouse
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+ProjectOption = Annotated[
+    Path, typer.Option("--project", "-p", help="The project's folder.", envvar="PENSTOCK_PROJECT")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, default=_plain), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """The one handler: what users can mend is printed without a stack."""
+    try:
+        yield
+    except ProjectError as error:
+        count = len(error.problems)
+        err.print(f"[bold red]{count} problem{'s' * (count > 1)}[/] in the project:")
+        for problem in error.problems:
+            err.print(f"  [bold]{problem.where}[/]", end=" ")
+            err.print(problem.message, markup=False)
+        raise typer.Exit(1) from None
+    except PenstockError as error:
+        err.print("[bold red]error:[/]", end=" ")
+        err.print(str(error), markup=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        raise typer.Exit(130) from None
+
+
+def open_warehouse(folder: Path) -> Warehouse:
+    from penstock.app import Warehouse
+
+    return Warehouse(folder)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of life for anything that takes longer than a second."""
+    if err.is_terminal:
+        with err.status(what):
+            yield
+    else:
+        if not sys.stderr.closed:
+            err.print(f"{what} …")
+        yield

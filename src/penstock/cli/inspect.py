@@ -1,0 +1,125 @@
+"""Commands that look: status, explain, query."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from time import sleep
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.render import result_table, status_table
+from penstock.control.state import State
+from penstock.control.status import status as status_rows
+from penstock.model.grain import zone_of
+from penstock.model.time import SECOND_US, format_duration, format_instant
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(status)
+    app.command()(explain)
+    app.command()(query)
+
+
+def status(
+    project: ProjectOption = Path(),
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Every table: complete up to when, how stale, target met or not, what is pending or running."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        zone = zone_of(warehouse.declared.declarations.config.zone)
+        state = warehouse.state()
+
+        def picture() -> Group:
+            now_us = warehouse.clock.now_us()
+            head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
+            return Group(
+                Text(head, style="dim"), status_table(status_rows(state, now_us), zone, now_us), *_notes(state)
+            )
+
+        if json:
+            now_us = warehouse.clock.now_us()
+            print_json(
+                {
+                    "at_us": now_us,
+                    "running": state.owner is not None,
+                    "tables": status_rows(state, now_us),
+                    "quarantine": [
+                        {"feed": q.feed, "file": q.file.uri, "reason": q.reason} for q in state.quarantine.values()
+                    ],
+                }
+            )
+        elif watch:
+            with Live(picture(), console=out, refresh_per_second=2) as live:
+                while True:
+                    sleep(0.5)
+                    state = warehouse.state(state)
+                    live.update(picture())
+        else:
+            out.print(picture())
+
+
+def _who(state: State) -> str:
+    return "running" if state.owner is not None else "not running: `penstock run` keeps the tables fresh"
+
+
+def _notes(state: State) -> list[Text]:
+    notes = []
+    for name, table in state.tables.items():
+        if table.failed:
+            notes.append(Text(f"{name} failed: {table.error}\n  mend it, then: penstock retry {name}", style="red"))
+    for found in list(state.quarantine.values())[:10]:
+        notes.append(Text(f"{found.file.uri} is set aside: {found.reason}", style="yellow"))
+    if state.quarantine:
+        notes.append(Text("  after a fix they are taken up again; or type: penstock retry", style="dim"))
+    return notes
+
+
+def explain(
+    table: Annotated[str, typer.Argument(help="The table.")],
+    project: ProjectOption = Path(),
+    json: JsonOption = False,
+) -> None:
+    """Why a table's last update ran, what is pending and why it waits, and how it is computed."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        found = warehouse.explain(table)
+        if json:
+            print_json(found)
+            return
+        out.print(f"[bold]{table}[/]")
+        for line in found.lines:
+            out.print(Text("  " + line))
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT over tables of the project.")],
+    project: ProjectOption = Path(),
+    limit: Annotated[int, typer.Option(help="Show at most so many rows.", min=1)] = 100,
+    json: JsonOption = False,
+) -> None:
+    """Read consistently: all tables at versions that reflect the same state of their sources."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with working("Starting Spark"):
+            _ = warehouse.spark
+        with working("Running"):
+            result = warehouse.query(sql, limit=limit)
+        if json:
+            print_json(asdict(result))
+            return
+        out.print(result_table(result.columns, result.rows))
+        zone = zone_of(warehouse.declared.declarations.config.zone)
+        if result.truncated:
+            out.print(f"[dim]only the first {limit} rows; more with --limit[/]")
+        if result.complete_us is not None:
+            age = format_duration(max(0, warehouse.clock.now_us() - result.complete_us))
+            out.print(
+                f"[dim]complete up to {format_instant(result.complete_us // SECOND_US * SECOND_US, zone)}, {age} ago[/]"
+            )
+        if not result.consistent:
+            out.print("[yellow]no common state of the tables was found: each is at its newest version[/]")

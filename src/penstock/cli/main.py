@@ -1,0 +1,25 @@
+"""`penstock`: one file per group of commands, put together here."""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli import inspect, project, run
+
+app = typer.Typer(
+    name="penstock",
+    help="Keeps a Spark warehouse fresh: decides which table is updated next.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for module in (project, run, inspect):
+    module.register(app)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Commands about the project itself: init, check, demo."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(init)
+    app.command()(check)
+    app.command()(demo)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="The new project's folder.")] = Path("penstock-project"),
+    json: JsonOption = False,
+) -> None:
+    """Make a small working project to start from."""
+    from penstock.cli.starter import write_starter
+
+    with errors_told():
+        files = write_starter(folder, folder.resolve().name)
+        if json:
+            print_json({"folder": str(folder), "files": [str(file) for file in files]})
+            return
+        out.print(f"Made [bold]{folder}[/] with {len(files)} files. Next:")
+        out.print(f"  cd {folder}\n  penstock check\n  penstock run --until-idle\n  penstock status", markup=False)
+
+
+def check(project: ProjectOption = Path(), json: JsonOption = False) -> None:
+    """Find what is wrong with the project before anything runs."""
+    from penstock.app import check as check_folder
+
+    with errors_told():
+        problems = check_folder(project)
+        wrong = [problem for problem in problems if problem.severity == "error"]
+        if json:
+            print_json({"ok": not wrong, "problems": [asdict(problem) for problem in problems]})
+        elif problems:
+            for problem in problems:
+                colour = "red" if problem.severity == "error" else "yellow"
+                out.print(f"[bold {colour}]{problem.severity}[/] [bold]{problem.where}[/]", end=" ")
+                out.print(problem.message, markup=False)
+        if not wrong and not json:
+            out.print("[green]ok[/]: the project can run")
+        if wrong:
+            raise typer.Exit(1)
+
+
+def demo(
+    folder: Annotated[Path | None, typer.Argument(help="Where to make the demo's project.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long the feeds deliver.")] = 60.0,
+    speed: Annotated[float, typer.Option(help="How much faster than real time the feeds run.")] = 120.0,
+    json: JsonOption = False,
+) -> None:
+    """A network-operations warehouse, live: feeds with late files and an outage, a dozen tables."""
+    from penstock.cli.demo import render_summary, run_demo
+
+    with errors_told():
+        summary = run_demo(folder, seconds=seconds, speed=speed, console=err)
+        if json:
+            print_json(summary)
+        else:
+            out.print(render_summary(summary))

@@ -1,0 +1,107 @@
+"""Tables for people. Colours say what needs attention; the words say it too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from penstock.control.status import TableStatus
+from penstock.model.time import SECOND_US, format_duration, format_instant
+
+_DOING = {
+    "idle": "dim",
+    "pending": "yellow",
+    "running": "cyan",
+    "retrying": "magenta",
+    "failed": "bold red",
+    "empty": "dim",
+}
+
+
+_COLUMNS = {
+    "table": "left",
+    "complete up to": "left",
+    "staleness": "right",
+    "target": "right",
+    "now": "left",
+    "pending": "left",
+    "runs": "right",
+    "merged": "right",
+    "rows": "right",
+    "refused": "left",
+}
+
+
+def status_table(rows: Sequence[TableStatus], zone: tzinfo = UTC, now_us: int | None = None) -> Table:
+    """One line a table. Columns that would say nothing are left out."""
+    cells = [_cells(row, zone) for row in rows]
+    shown = [
+        name
+        for name in _COLUMNS
+        if name in ("table", "now") or any(str(line[name]) not in ("", "-", "0") for line in cells)
+    ]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in shown:
+        table.add_column(name, justify=_COLUMNS[name], no_wrap=True)  # type: ignore[arg-type]
+    for line in cells:
+        table.add_row(*(line[name] for name in shown))
+    return table
+
+
+def _cells(row: TableStatus, zone: tzinfo) -> dict[str, Text]:
+    return {
+        "table": Text(row.table, style="bold" if row.kind == "base" else ""),
+        "complete up to": Text(_edge(row.complete_us, zone)),
+        "staleness": _staleness(row),
+        "target": Text(format_duration(row.target_us) if row.target_us is not None else "-"),
+        "now": Text(row.doing, style=_DOING[row.doing]),
+        "pending": Text(_pending(row)),
+        "runs": Text(str(row.updates)),
+        "merged": Text(str(row.merged)),
+        "rows": Text(f"{row.rows:,}"),
+        "refused": _refused(row),
+    }
+
+
+def _edge(complete_us: int | None, zone: tzinfo) -> str:
+    """An edge lies just behind the last record; people want the second."""
+    return format_instant(complete_us if complete_us is None else complete_us // SECOND_US * SECOND_US, zone)
+
+
+def _staleness(row: TableStatus) -> Text:
+    if row.staleness_us is None:
+        return Text("-", style="dim")
+    style = "" if row.met is None else "green" if row.met else "bold red"
+    mark = "" if row.met is None else " ok" if row.met else " late"
+    return Text(format_duration(max(0, row.staleness_us)) + mark, style=style)
+
+
+def _pending(row: TableStatus) -> str:
+    parts = []
+    if row.pending_files:
+        parts.append(f"{row.pending_files} file{'s' * (row.pending_files > 1)}")
+    if row.pending_partitions:
+        parts.append(f"{row.pending_partitions:,} partition{'s' * (row.pending_partitions > 1)}")
+    return ", ".join(parts)
+
+
+def _refused(row: TableStatus) -> Text:
+    parts = []
+    if row.quarantined_files:
+        parts.append(f"{row.quarantined_files} file{'s' * (row.quarantined_files > 1)}")
+    if row.quarantined_rows:
+        parts.append(f"{row.quarantined_rows:,} row{'s' * (row.quarantined_rows > 1)}")
+    return Text(", ".join(parts), style="yellow")
+
+
+def result_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row))
+    return table

@@ -1,0 +1,61 @@
+"""The job in full: everything that a runtime needs to carry it out."""
+
+from __future__ import annotations
+
+from penstock.control.events import Job
+from penstock.control.readiness import complete_after, files_to_load, ready_work
+from penstock.control.settling import Settling
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.time import BEGIN_US, END_US
+from penstock.requests.needs import Piece, partitions_of
+from penstock.scheduling.jobs import ReadyJob
+
+
+def build_job(state: State, table: TableState, ready: ReadyJob, number: int) -> Job:
+    spec = table.table
+    identity = f"job-{number:06d}"
+    if ready.upkeep:
+        return Job(identity, spec.name, "upkeep", state.snapshot)
+    if spec.is_base:
+        return Job(
+            identity,
+            spec.name,
+            "load",
+            state.snapshot,
+            files=files_to_load(state, table),
+            pieces=tuple(Piece(*piece) for piece in table.needs.pieces()),
+            amount=ready.amount,
+            expected_s=ready.expected_s,
+            attempt=table.attempt + 1,
+        )
+    pieces = ready_work(state, table).pieces
+    flows = state.graph.flows[spec.name]
+    complete_us = complete_after(table, pieces) if flows else None
+    return Job(
+        identity,
+        spec.name,
+        "derive",
+        state.snapshot,
+        pieces=pieces,
+        edge_us=table.seen_us if flows else None,
+        complete_us=complete_us,
+        reflects=_reflects(state, table, pieces, complete_us if flows else END_US),
+        amount=ready.amount,
+        expected_s=ready.expected_s,
+        attempt=table.attempt + 1,
+    )
+
+
+def _reflects(
+    state: State, table: TableState, pieces: tuple[Piece, ...], complete_us: int | None
+) -> tuple[tuple[str, int], ...] | None:
+    """Which publication of each base table the result contains up to its edge. That is the current one of each, because
+    a partition without a need reflects all publications; except where a part of the table before that edge is left for
+    later, or a change is still on its way to it through the graph."""
+    if complete_us is None:
+        return None
+    left = table.needs.domain() - partitions_of(pieces)
+    if left.within(BEGIN_US, complete_us) or Settling(state, published_only=True).between_states(table, complete_us):
+        return None
+    return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))

@@ -1,0 +1,136 @@
+"""Events in, commands out. The simulator and the live engine drive this same object.
+
+controller.apply(event)             fold one event
+controller.decide(now_us)           what to start now
+controller.wake_at_us               when to ask again even if nothing happens
+"""
+
+from __future__ import annotations
+
+from penstock.control.building import build_job
+from penstock.control.events import Event, StartUpdate, WarehouseDeclared
+from penstock.control.readiness import Work, blocked, ready_job, ready_work
+from penstock.control.state import State
+from penstock.errors import PenstockError
+from penstock.scheduling.jobs import Decision, ReadyJobs, RunningJob, Situation, UpdatePolicy
+from penstock.scheduling.policies import find_policy
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+class PolicyError(PenstockError):
+    """A policy decided something impossible."""
+
+
+class Controller:
+    def __init__(self, state: State | None = None, policy: UpdatePolicy | None = None) -> None:
+        self.state = state or State()
+        self._given = policy
+        self._memory: dict[str, object] = {}
+        self._woken: int | None = None
+        self._set_policy()
+
+    def _set_policy(self) -> None:
+        self.policy = self._given or find_policy(self.state.policy)
+        self.ready = ReadyJobs(getattr(self.policy, "index", None))
+        # Tables with late work, which depends on all that are above them; and those that pause after a failure.
+        self._late: set[str] = set()
+        self._late_below: dict[str, set[str]] = {}
+        self._pausing: set[str] = set()
+        self.state.touched.update(self.state.tables)
+
+    def apply(self, event: Event, number: int | None = None) -> None:
+        self.state.apply(event, number)
+        if isinstance(event, WarehouseDeclared):
+            self._set_policy()
+
+    def decide(self, now_us: int) -> list[StartUpdate]:
+        state = self.state
+        state.now_us = max(state.now_us, now_us)
+        self._refresh()
+        self._woken = None
+        free = tuple(track for track in range(state.tracks) if track not in state.busy)
+        if not free or not self.ready:
+            return []
+        running = {
+            track: RunningJob(job.job.table, track, job.started_us, job.job.expected_s)
+            for track, job in state.busy.items()
+        }
+        situation = Situation(state.now_us, self.ready, running, free, state.tracks, self._memory)
+        decision = self.policy.decide(situation)
+        guard(situation, decision)
+        self._memory = dict(decision.memory)
+        self._woken = decision.wake_at_us
+        return [
+            StartUpdate(
+                build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number),
+                start.track,
+                start.why,
+                state.now_us,
+            )
+            for number, start in enumerate(decision.starts, 1)
+        ]
+
+    def _refresh(self) -> None:
+        """Ask again about the tables that an event touched, those with late work below them, and those whose pause is
+        over. Everything else is as ready as it was: what is known here never depends on when it was asked."""
+        state = self.state
+        names = set(state.touched)
+        for name in state.touched:
+            names |= self._late_below.get(name, _NOBODY)
+        for name in self._pausing:
+            if (state.tables[name].retry_at_us or 0) <= state.now_us:
+                names.add(name)
+        state.touched = set()
+        for name in names:
+            self._ask(name)
+
+    def _ask(self, name: str) -> None:
+        table = self.state.tables.get(name)
+        self._pausing.discard(name)
+        work = Work()
+        if table is None:
+            self.ready.discard(name)
+        else:
+            if not table.table.is_base and blocked(self.state, table) is None:
+                work = ready_work(self.state, table)
+            job = ready_job(self.state, table, work)
+            if job is not None:
+                self.ready.put(job)
+            else:
+                self.ready.discard(name)
+                if (table.retry_at_us or 0) > self.state.now_us and not table.failed and table.running is None:
+                    self._pausing.add(name)
+        self._watch(name, work.late)
+
+    def _watch(self, name: str, late: bool) -> None:
+        if late == (name in self._late):
+            return
+        (self._late.add if late else self._late.discard)(name)
+        for above in self.state.graph.ancestors[name]:
+            below = self._late_below.setdefault(above, set())
+            (below.add if late else below.discard)(name)
+
+    @property
+    def wake_at_us(self) -> int | None:
+        times = [t for name in self._pausing if (t := self.state.tables[name].retry_at_us) is not None]
+        return min([*times, *([self._woken] if self._woken is not None else [])], default=None)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs, nothing could run, and nothing will by itself."""
+        self._refresh()
+        return all(job.upkeep for job in self.ready.values()) and not self._pausing and not self.state.busy
+
+
+def guard(situation: Situation, decision: Decision) -> None:
+    """A wrong policy is an error, never a corrupt table."""
+    tracks: set[int] = set()
+    tables: set[str] = set()
+    for start in decision.starts:
+        if start.track not in situation.free or start.track in tracks:
+            raise PolicyError(f"the policy put {start.table} on track {start.track}, which is not free")
+        if start.table not in situation.ready or start.table in tables:
+            raise PolicyError(f"the policy started {start.table}, which is not ready")
+        tracks.add(start.track)
+        tables.add(start.table)

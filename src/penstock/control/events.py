@@ -1,0 +1,192 @@
+"""What happened. Events are the only thing that enters the core, and the log of them is the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.model.partitions import Interval
+from penstock.model.tables import Feed, Table
+from penstock.requests.needs import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFile:
+    """One delivered file. The name with the checksum is its identity."""
+
+    uri: str
+    checksum: str
+    size_bytes: int
+    arrived_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One update of one table, with everything that it may read: it can be carried out from this alone."""
+
+    id: str
+    table: str
+    kind: Literal["load", "derive", "upkeep"]
+    # The snapshot at which all sources are read.
+    pin: int
+    files: tuple[FeedFile, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    # Rows of the sources are used up to here.
+    edge_us: int | None = None
+    # The table is complete up to here when the job is done.
+    complete_us: int | None = None
+    # Base tables and the publication of each that the table fully reflects when the job is done; None if some work
+    # of the table is left for later, so that the result is between two states of its sources.
+    reflects: tuple[tuple[str, int], ...] | None = None
+    amount: float = 0.0
+    expected_s: float = 0.0
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one job changed in one table."""
+
+    table: str
+    snapshot: int
+    append: bool
+    changed: tuple[Interval, ...] = ()
+    complete_us: int | None = None
+    leading_us: int | None = None
+    begin_us: int | None = None
+    rows: int = 0
+    size_bytes: int = 0
+    files: int = 0
+    quarantined_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseDeclared:
+    at_us: int
+    feeds: tuple[Feed, ...]
+    tables: tuple[Table, ...]
+    tracks: int
+    policy: str
+    kind: Literal["warehouse-declared"] = "warehouse-declared"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A process took over: whatever an earlier one was running is void."""
+
+    at_us: int
+    owner: str
+    kind: Literal["run-started"] = "run-started"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStopped:
+    at_us: int
+    owner: str
+    kind: Literal["run-stopped"] = "run-stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class FileArrived:
+    at_us: int
+    feed: str
+    file: FeedFile
+    kind: Literal["file-arrived"] = "file-arrived"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRewritten:
+    """A file that was loaded before has other content now. `ranges` are the event times that the old content had."""
+
+    at_us: int
+    feed: str
+    file: FeedFile
+    ranges: tuple[Interval, ...]
+    kind: Literal["file-rewritten"] = "file-rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuarantined:
+    at_us: int
+    feed: str
+    file: FeedFile
+    reason: str
+    kind: Literal["file-quarantined"] = "file-quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class PunctuationArrived:
+    """A promise: nothing older than `upto_us` will come on this feed."""
+
+    at_us: int
+    feed: str
+    upto_us: int
+    kind: Literal["punctuation-arrived"] = "punctuation-arrived"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStarted:
+    at_us: int
+    job: Job
+    track: int
+    why: str
+    # The last event that the decision knew of.
+    decided_at: int = 0
+    kind: Literal["update-started"] = "update-started"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFinished:
+    at_us: int
+    job: str
+    table: str
+    publications: tuple[Publication, ...]
+    seconds: float
+    how: str = ""
+    kind: Literal["update-finished"] = "update-finished"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFailed:
+    at_us: int
+    job: str
+    table: str
+    error: str
+    seconds: float = 0.0
+    # Trying again cannot help (for instance a refused schema change).
+    final: bool = False
+    kind: Literal["update-failed"] = "update-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRetried:
+    """A user asks to try a failed table again."""
+
+    at_us: int
+    table: str
+    kind: Literal["table-retried"] = "table-retried"
+
+
+Event = (
+    WarehouseDeclared
+    | RunStarted
+    | RunStopped
+    | FileArrived
+    | FileRewritten
+    | FileQuarantined
+    | PunctuationArrived
+    | UpdateStarted
+    | UpdateFinished
+    | UpdateFailed
+    | TableRetried
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartUpdate:
+    """The command that the core gives to a runtime."""
+
+    job: Job
+    track: int
+    why: str
+    at_us: int

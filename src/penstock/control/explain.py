@@ -1,0 +1,188 @@
+"""Why did this run, what waits, and for what: the answers to the questions that users ask of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.control.readiness import blocked, ready_work
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.grain import WHOLE
+from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_duration, format_instant
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSeen:
+    """One source of a table, as far as it is complete."""
+
+    table: str
+    relation: str
+    complete_us: int | None
+    # Whether it is the one that holds the table back.
+    holds_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    table: str
+    how: str
+    lines: tuple[str, ...]
+    complete_us: int | None
+    staleness_us: int | None
+    target_us: int | None
+    last_why: str | None
+    last_how: str | None
+    last_job: str | None
+    last_finished_us: int | None
+    pending_files: int
+    pending: tuple[tuple[int, int], ...]
+    oldest_change_us: int | None
+    # Why nothing of it runs now; None if nothing is pending or something runs.
+    waits: str | None
+    waits_for: tuple[str, ...]
+    sources: tuple[SourceSeen, ...]
+    error: str | None
+
+
+def explain(state: State, name: str, now_us: int | None = None, how: str = "") -> Explanation:
+    table = state.tables.get(name)
+    now = max(state.now_us, now_us or 0)
+    if table is None:
+        text = "it is declared, but no run has taken it up yet: type `penstock run`"
+        return Explanation(
+            name, how, (text,), None, None, None, None, None, None, None, 0, (), None, text, (), (), None
+        )
+    sources = _sources(state, name)
+    pending = table.needs.domain().intervals
+    changes = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
+    oldest = min(changes, default=None)
+    waits, waits_for = _waits(state, table, sources)
+    staleness = now - table.edge_us if table.edge_us is not None else None
+    last = table.last
+    lines = [
+        *_freshness(table, staleness),
+        *([f"it is computed {how}"] if how else []),
+        *_last(table, now),
+        *_pending(table, oldest, now),
+        *([f"nothing of it runs now: {waits}"] if waits else []),
+        *_from(sources),
+        *([f"it failed {table.attempt} times, last with: {table.error}"] if table.error else []),
+    ]
+    return Explanation(
+        name,
+        how,
+        tuple(lines),
+        table.edge_us,
+        staleness,
+        table.table.target_us,
+        last.why if last else None,
+        table.last_how or None,
+        last.job.id if last else None,
+        table.last_finished_us,
+        len(table.files),
+        pending,
+        oldest,
+        waits,
+        waits_for,
+        sources,
+        table.error,
+    )
+
+
+def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
+    edges = state.graph.into[name]
+    flowing = [
+        edge.map.carried(source.edge_us)
+        for edge in edges
+        if edge.source != name
+        and state.graph.flows[edge.source]
+        and (source := state.tables[edge.source]).edge_us is not None
+    ]
+    slowest = min(flowing, default=None)
+    found = []
+    for edge in edges:
+        source = state.tables[edge.source]
+        flows = state.graph.flows[edge.source] and edge.source != name
+        holds = not source.exists and edge.source != name
+        if flows and source.edge_us is not None and len(flowing) > 1:
+            holds = edge.map.carried(source.edge_us) == slowest
+        found.append(SourceSeen(edge.source, str(edge.map.relation), source.edge_us, holds))
+    return tuple(found)
+
+
+def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> tuple[str | None, tuple[str, ...]]:
+    if table.running is not None or not (table.files or table.needs):
+        return None, ()
+    reason = blocked(state, table)
+    if reason is not None:
+        return reason, ()
+    if table.table.is_base:
+        return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()
+    work = ready_work(state, table)
+    if work.pieces:
+        if state.owner is None:
+            return "no process runs the project: type `penstock run`", ()
+        return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()
+    if work.unsettled:
+        names = tuple(sorted(work.waits_for))
+        return f"an old change is still on its way to it through {', '.join(names)}", names
+    holding = tuple(source.table for source in sources if source.holds_back)
+    if holding:
+        return f"{', '.join(holding)} has not come far enough", holding
+    return "its sources have not come far enough", ()
+
+
+def _freshness(table: TableState, staleness_us: int | None) -> list[str]:
+    if staleness_us is None:
+        return ["it has not been made yet" if not table.exists else "it has no event times: it is as its sources are"]
+    text = f"complete up to {_second(table.edge_us)}, {format_duration(max(0, staleness_us))} ago"
+    target = table.table.target_us
+    if target is not None:
+        text += f"; target {format_duration(target)} " + ("met" if staleness_us <= target else "missed")
+    return [text]
+
+
+def _last(table: TableState, now_us: int) -> list[str]:
+    if table.running is not None:
+        since = format_duration(max(0, now_us - table.running.started_us))
+        return [f"{table.running.job.id} runs since {since}, because it {table.running.why}"]
+    if table.last is None or table.last_finished_us is None:
+        return []
+    ago = format_duration(max(0, now_us - table.last_finished_us))
+    return [f"last update: {table.last.job.id}, {ago} ago ({table.last_how}), because it {table.last.why}"]
+
+
+def _pending(table: TableState, oldest_us: int | None, now_us: int) -> list[str]:
+    if oldest_us is None:
+        return ["nothing is pending"]
+    parts = []
+    if table.files:
+        parts.append(f"{len(table.files)} files to load")
+    if table.needs:
+        parts.append(_partitions(table))
+    return [f"pending: {' and '.join(parts)}; the oldest change is {format_duration(max(0, now_us - oldest_us))} old"]
+
+
+def _second(edge_us: int | None) -> str:
+    """An edge lies just behind the last record; people want the second."""
+    return format_instant(edge_us if edge_us is None else edge_us // SECOND_US * SECOND_US)
+
+
+def _partitions(table: TableState) -> str:
+    grain = table.table.grain
+    domain = table.needs.domain()
+    if grain is WHOLE or domain.intervals[0][0] <= BEGIN_US:
+        return "the whole table"
+    count = domain.count(grain)
+    first, last = domain.intervals[0][0], domain.intervals[-1][1]
+    span = f"from {format_instant(first)}" + (f" to {format_instant(last)}" if last < END_US else " on")
+    return f"{count:,} partition{'s' * (count > 1)} {span}"
+
+
+def _from(sources: tuple[SourceSeen, ...]) -> list[str]:
+    return [
+        f"reads {source.table} ({source.relation})"
+        + (f", complete up to {_second(source.complete_us)}" if source.complete_us is not None else "")
+        + (", which holds it back" if source.holds_back else "")
+        for source in sources
+    ]

@@ -1,0 +1,170 @@
+"""Which of a table's pending work could run now, as the job that a policy sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.control.events import FeedFile
+from penstock.control.settling import waiting
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.freshness import out_of_reach
+from penstock.model.grain import WHOLE
+from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.time import BEGIN_US, DAY_US, END_US
+from penstock.requests.needs import Piece, partitions_of
+from penstock.scheduling.jobs import ReadyJob
+
+# Appended files of a table until merging them is worth a job.
+SMALL_FILES = 48
+_YEAR_US = 366 * DAY_US
+# A change of more old partitions than this weighs no more.
+_MANY = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The part of a table's pending work that could be done now, oldest first."""
+
+    pieces: tuple[Piece, ...] = ()
+    # Pending, but a source has not come far enough, or is too far ahead.
+    unreachable: PartitionSet = EMPTY
+    # Pending, but an input is itself about to change, because of work of these tables.
+    unsettled: PartitionSet = EMPTY
+    waits_for: frozenset[str] = frozenset()
+    # Whether changes further up, of which the table itself learns nothing yet, could make it wait or end its waiting.
+    late: bool = False
+
+
+def blocked(state: State, table: TableState) -> str | None:
+    """Why nothing of a table may run now, whatever is pending; None if it may."""
+    if table.running is not None:
+        return "an update of it is running"
+    if table.failed:
+        return "it failed; `penstock retry` tries again"
+    if table.retry_at_us is not None and table.retry_at_us > state.now_us:
+        return "it waits before the next try"
+    if any(running.job.table == table.table.name for running in state.busy.values()):
+        return "an update from before it was declared anew is running"
+    return None
+
+
+def ready_job(state: State, table: TableState, work: Work | None = None) -> ReadyJob | None:
+    """All work of a table that could start now; `work` if it is known already."""
+    if blocked(state, table) is not None:
+        return None
+    spec = table.table
+    name = spec.name
+    release = END_US
+    amount = table.amount
+    if spec.is_base:
+        pieces = tuple(Piece(*piece) for piece in table.needs.pieces())
+        if not table.files and not pieces:
+            return _upkeep(table)
+        files = files_to_load(state, table)
+        if files:
+            release = files[0].arrived_us
+            amount = amount if len(files) == len(table.files) else float(sum(file.size_bytes for file in files))
+        gain = _gain_of_files(state, table, files)
+    else:
+        pieces = (work or ready_work(state, table)).pieces
+        if not pieces:
+            return _upkeep(table)
+        gain = _gain(table, pieces)
+        if spec.chop is not None:
+            pending = table.needs.domain().count(spec.grain)
+            amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
+    late = 0
+    late_total = 0
+    for piece in pieces:
+        release = min(release, piece.need.at_us)
+        if piece.need.late:
+            count = min(_MANY, spec.grain.count(piece.start_us, piece.end_us))
+            late += count
+            late_total += count * piece.need.at_us
+    return ReadyJob(
+        table=name,
+        priority=spec.priority,
+        inherited=state.graph.inherited[name],
+        release_us=release,
+        deadline_us=release + state.graph.periods_us[name],
+        gain_us=gain,
+        late=late,
+        late_since_us=late_total // late if late else 0,
+        # A table without time has no edge: what it waits for is all there is to its staleness.
+        history_weight=spec.history_weight if state.graph.flows[name] else 1.0,
+        amount=amount,
+        expected_s=table.cost.expected_s(amount),
+    )
+
+
+def _upkeep(table: TableState) -> ReadyJob | None:
+    if table.small_files < SMALL_FILES:
+        return None
+    return ReadyJob(table.table.name, 0, 0, END_US, END_US, 0, 0, 0, 0, 0, 1.0, upkeep=True)
+
+
+def files_to_load(state: State, table: TableState) -> tuple[FeedFile, ...]:
+    assert table.table.feed is not None
+    if state.graph.feeds[table.table.feed].mode == "snapshot" and table.table.grain is not WHOLE:
+        return tuple(table.files.values())[:1]  # each restates partitions of its own: in order, one by one
+    return tuple(table.files.values())
+
+
+def _gain_of_files(state: State, table: TableState, files: tuple[FeedFile, ...]) -> int:
+    """How much fresher a base table gets: its files hold about what happened since the last one that was loaded."""
+    if not files:
+        return 0
+    period = state.graph.periods_us[table.table.name]
+    if table.last_arrival_us is None:
+        return len(files) * period
+    return max(period, files[-1].arrived_us - table.last_arrival_us)
+
+
+def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
+    after = complete_after(table, pieces)
+    if after is None:
+        return 0
+    before = table.edge_us if table.edge_us is not None else max(pieces[0].start_us, after - _YEAR_US)
+    return max(0, after - before)
+
+
+def ready_work(state: State, table: TableState) -> Work:
+    """Which pending partitions of a derived table can be made now."""
+    if not table.needs:
+        return Work()
+    spec = table.table
+    reach = EVERYTHING
+    if state.graph.flows[spec.name]:
+        edges = state.source_edges(spec.name)
+        if edges is None or table.seen_us is None:
+            return Work(unreachable=table.needs.domain())
+        reach -= out_of_reach(edges, spec.grain, table.seen_us)
+    elif not state.sources_exist(spec.name):
+        return Work(unreachable=table.needs.domain())
+    pieces = [Piece(*piece) for piece in table.needs.within(reach)]
+    unreachable = EMPTY if reach is EVERYTHING else table.needs.domain() - reach
+    late = any(piece.need.late for piece in pieces)
+    unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
+    if unsettled:
+        pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
+    if spec.name in state.graph.chained:
+        # Its own earlier partitions are inputs of the later ones: strictly one after the other.
+        oldest = table.needs.domain().first(spec.grain, 1)
+        pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
+    elif spec.chop is not None and state.graph.flows[spec.name]:
+        taken = partitions_of(pieces).first(spec.grain, spec.chop)
+        pieces = [Piece(*piece) for piece in table.needs.within(taken)]
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, late)
+
+
+def complete_after(table: TableState, pieces: tuple[Piece, ...]) -> int | None:
+    """Up to which time the table is complete once these pieces are made: as far as the trailing edge was seen, but not
+    past a partition that is left for later."""
+    if table.seen_us is None:
+        return None
+    floor = table.edge_us if table.edge_us is not None else BEGIN_US
+    for start, end in table.needs.domain() - partitions_of(pieces):
+        if end > floor and start < table.seen_us:
+            return max(floor, start) if max(floor, start) > BEGIN_US else None
+    return table.seen_us

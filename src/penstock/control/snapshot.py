@@ -1,0 +1,175 @@
+"""The state as plain data and back, so that a process need not fold the whole log when it starts.
+
+`load(dump(state))` decides and folds exactly as `state` does. Values are JSON: numbers, strings, lists, objects. Fields
+are named as in the types they come from; a state of another format is not read but folded again from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict
+from typing import Any
+
+from penstock.control.events import FeedFile, Job
+from penstock.control.state import QuarantinedFile, State
+from penstock.control.tablestate import Counts, Running, TableState
+from penstock.errors import PenstockError
+from penstock.model.freshness import Staleness
+from penstock.model.graph import Graph
+from penstock.model.partitions import IntervalMap, PartitionSet
+from penstock.model.tables import Feed, Source, Table
+from penstock.requests.needs import Need, Piece, pending
+from penstock.scheduling.cost import CostModel
+
+# To be raised with every change of what is remembered or of what it means.
+FORMAT = 1
+
+_PLAIN = (
+    "edge_us",
+    "seen_us",
+    "leading_us",
+    "begin_us",
+    "snapshot",
+    "consistent",
+    "amount",
+    "arrived",
+    "loading",
+    "last_arrival_us",
+    "redefined",
+    "last_how",
+    "last_finished_us",
+    "attempt",
+    "error",
+    "retry_at_us",
+    "failed",
+    "small_files",
+)
+_COUNTERS = ("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner")
+
+
+class SnapshotError(PenstockError):
+    """A saved state that this version cannot read."""
+
+
+def dump(state: State) -> dict[str, Any]:
+    """Everything that the state remembers, as plain data."""
+    return {
+        "format": FORMAT,
+        **{name: getattr(state, name) for name in _COUNTERS},
+        "feeds": [asdict(feed) for feed in state.graph.feeds.values()],
+        "tables": [_dump_table(table) for table in state.tables.values()],
+        "quarantine": [asdict(entry) for entry in state.quarantine.values()],
+        "rewritten": dict(state.rewritten),
+        "busy": [_dump_running(running) for running in state.busy.values()],
+    }
+
+
+def load(data: dict[str, Any]) -> State:
+    """The state that `dump` was given."""
+    if data.get("format") != FORMAT:
+        raise SnapshotError(
+            f"the saved state has format {data.get('format')!r}, expected {FORMAT}: fold the log from its beginning instead"
+        )
+    state = State()
+    for name in _COUNTERS:
+        setattr(state, name, data[name])
+    state.busy = {entry["track"]: _load_running(entry) for entry in data["busy"]}
+    running = {entry.job.id: entry for entry in state.busy.values()}
+    tables = [_load_table(entry, running) for entry in data["tables"]]
+    state.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
+    state.tables = {table.table.name: table for table in tables}
+    state.quarantine = {
+        entry["file"]["uri"]: QuarantinedFile(entry["feed"], FeedFile(**entry["file"]), entry["reason"], entry["at_us"])
+        for entry in data["quarantine"]
+    }
+    state.rewritten = dict(data["rewritten"])
+    state.touched = set(state.tables)
+    return state
+
+
+def _dump_table(table: TableState) -> dict[str, Any]:
+    staleness = table.staleness
+    return {
+        "table": _lists(asdict(table.table)),
+        **{name: getattr(table, name) for name in _PLAIN},
+        "reflects": dict(table.reflects),
+        "needs": [[start, end, _dump_need(need)] for start, end, need in table.needs.pieces()],
+        "files": [asdict(file) for file in table.files.values()],
+        "order": dict(table.order),
+        "promises": [list(promise) for promise in table.promises],
+        "running": table.running.job.id if table.running else None,
+        "last": _dump_running(table.last) if table.last else None,
+        "cost": asdict(table.cost),
+        "staleness": {name: getattr(staleness, name) for name in Staleness.__slots__},
+        "counts": asdict(table.counts),
+    }
+
+
+def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState:
+    spec = data["table"]
+    sources = tuple(
+        Source(source["table"], None if source["window"] is None else (source["window"][0], source["window"][1]))
+        for source in spec["sources"]
+    )
+    table = TableState(Table(**{**spec, "sources": sources}), **{name: data[name] for name in _PLAIN})
+    table.reflects = dict(data["reflects"])
+    table.needs = _load_needs(data["needs"])
+    table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
+    table.order = dict(data["order"])
+    table.promises = deque((number, upto) for number, upto in data["promises"])
+    table.running = running[data["running"]] if data["running"] is not None else None
+    table.last = _load_running(data["last"]) if data["last"] is not None else None
+    table.cost = CostModel(**data["cost"])
+    for name in Staleness.__slots__:
+        setattr(table.staleness, name, data["staleness"][name])
+    table.counts = Counts(**data["counts"])
+    return table
+
+
+def _dump_need(need: Need) -> list[Any]:
+    return [need.since, need.edge_us, need.at_us, need.late, need.append, need.last]
+
+
+def _load_needs(entries: list[list[Any]]) -> IntervalMap[Need]:
+    needs = pending()
+    for start, end, need in entries:
+        needs.add(PartitionSet(((start, end),)), Need(*need))
+    return needs
+
+
+def _dump_running(running: Running) -> dict[str, Any]:
+    job = running.job
+    return {
+        "job": {
+            **{name: getattr(job, name) for name in _JOB},
+            "files": [asdict(file) for file in job.files],
+            "pieces": [[piece.start_us, piece.end_us, _dump_need(piece.need)] for piece in job.pieces],
+            "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
+        },
+        "track": running.track,
+        "started_us": running.started_us,
+        "why": running.why,
+    }
+
+
+_JOB = ("id", "table", "kind", "pin", "edge_us", "complete_us", "amount", "expected_s", "attempt")
+
+
+def _load_running(data: dict[str, Any]) -> Running:
+    entry = data["job"]
+    reflects = entry["reflects"]
+    job = Job(
+        **{name: entry[name] for name in _JOB},
+        files=tuple(FeedFile(**file) for file in entry["files"]),
+        pieces=tuple(Piece(start, end, Need(*need)) for start, end, need in entry["pieces"]),
+        reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
+    )
+    return Running(job, data["track"], data["started_us"], data["why"])
+
+
+def _lists(data: dict[str, Any]) -> dict[str, Any]:
+    """Tuples as lists, as they come back from JSON."""
+    return {
+        **data,
+        "sources": [{**source, "window": source["window"] and list(source["window"])} for source in data["sources"]],
+    }

@@ -1,0 +1,391 @@
+"""state = fold(events): everything the core remembers. No clock, no I/O; the same log gives the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from penstock.control.events import (
+    Event,
+    FeedFile,
+    FileArrived,
+    FileQuarantined,
+    FileRewritten,
+    Job,
+    Publication,
+    PunctuationArrived,
+    RunStarted,
+    RunStopped,
+    TableRetried,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    WarehouseDeclared,
+)
+from penstock.control.tablestate import Running, TableState
+from penstock.control.warehouse import Change, Warehouse
+from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
+from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
+from penstock.model.tables import Feed, Table
+from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.requests.needs import partitions_of, pending, restated
+
+BACK_OFF_US = 1 * SECOND_US
+LONGEST_BACK_OFF_US = 300 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedFile:
+    feed: str
+    file: FeedFile
+    reason: str
+    at_us: int
+
+
+class State(Warehouse):
+    """Mutable, but only `apply` changes it. `touched` names the tables whose readiness an event may have changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracks = 1
+        self.policy = "max-benefit"
+        self.jobs = 0
+        self.applied = 0
+        self.now_us = 0
+        self.owner: str | None = None
+        self.quarantine: dict[str, QuarantinedFile] = {}
+        self.rewritten: dict[str, int] = {}
+        # What runs, by track; also jobs of tables that are no longer declared, until they end.
+        self.busy: dict[int, Running] = {}
+        self._handlers: dict[type, Callable[..., None]] = {
+            WarehouseDeclared: self._declared,
+            RunStarted: self._run_started,
+            RunStopped: self._run_stopped,
+            FileArrived: self._file_arrived,
+            FileRewritten: self._file_rewritten,
+            FileQuarantined: self._file_quarantined,
+            PunctuationArrived: self._punctuation,
+            UpdateStarted: self._started,
+            UpdateFinished: self._finished,
+            UpdateFailed: self._failed,
+            TableRetried: self._retried,
+        }
+
+    def apply(self, event: Event, number: int | None = None) -> None:
+        self.number = self.applied + 1 if number is None else number
+        self._handlers[type(event)](event)
+        self.applied = self.number
+        if event.at_us > self.now_us:
+            self.now_us = event.at_us
+
+    def fold(self, events: Iterable[tuple[int, Event]]) -> State:
+        for number, event in events:
+            self.apply(event, number)
+        return self
+
+    # What users declare
+
+    def _declared(self, event: WarehouseDeclared) -> None:
+        self.graph = Graph(event.feeds, event.tables)
+        self.tracks, self.policy = event.tracks, event.policy
+        old, self.tables = self.tables, {}
+        again: list[TableState] = []
+        for name in self.graph.order:
+            table = self.graph.tables[name]
+            state = old.get(name)
+            if state is None or state.table.feed != table.feed:
+                # What fed it was another thing altogether: nothing of what is known of it holds.
+                state = TableState(table, snapshot=state.snapshot if state else 0)
+            elif self._redefined(state, table):
+                again.append(state)
+            self.tables[name] = state
+        for state in again:
+            self._restate(state, event.at_us)
+        # A new view starts from what its sources already hold.
+        for name, state in self.tables.items():
+            self.advance(state, self.snapshot + 1, event.at_us, append=False)
+            if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
+                state.needs.add(EVERYTHING, restated(event.at_us, self.number))
+        self.touched.update(self.tables)
+
+    def _redefined(self, state: TableState, table: Table) -> bool:
+        """Whether what makes a table is another than before."""
+        before, state.table = state.table, table
+        if (before.partition, before.zone) != (table.partition, table.zone):
+            pieces, state.needs = list(state.needs.pieces()), pending()
+            for start, end, need in pieces:
+                state.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
+        elif before.logic == table.logic and before.sources == table.sources:
+            return False
+        state.failed, state.attempt, state.error, state.retry_at_us = False, 0, None, None
+        return True
+
+    def _restate(self, state: TableState, at_us: int) -> None:
+        """Everything that the table has must be made again."""
+        state.redefined = state.running is not None
+        if state.exists:
+            state.needs.add(self._extent(state), restated(at_us, self.number))
+            state.counts.requests += 1
+
+    def _extent(self, state: TableState) -> PartitionSet:
+        """All partitions that the table has."""
+        grain = state.table.grain
+        if grain is WHOLE or not self.graph.flows[state.table.name]:
+            return EVERYTHING
+        begins = [state.begin_us] if state.begin_us is not None else []
+        ends = [state.leading_us + 1] if state.leading_us is not None else []
+        if state.seen_us is not None:
+            begin = self.begin(state.table.name)
+            begins += [begin] if begin is not None else []
+            ends.append(state.seen_us)
+        return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else PartitionSet()
+
+    # Processes
+
+    def _run_started(self, event: RunStarted) -> None:
+        self.owner = event.owner
+        self.busy.clear()
+        for state in self.tables.values():
+            if state.running is not None:
+                self._give_back(state)
+
+    def _run_stopped(self, event: RunStopped) -> None:
+        self.owner = None
+
+    def _give_back(self, state: TableState) -> None:
+        """A job that did not finish: its work is pending again, older files first as before."""
+        running, state.running = state.running, None
+        assert running is not None
+        self.busy.pop(running.track, None)
+        job = running.job
+        bad = self.quarantine
+        files = {file.uri: file for file in job.files if file.uri not in bad or bad[file.uri].file != file}
+        if files and state.loading is not None:
+            state.order |= dict.fromkeys(files, state.loading)
+        state.files = files | state.files
+        state.loading, state.redefined = None, False
+        grain = state.table.grain
+        for piece in job.pieces:
+            state.needs.add(PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), piece.need)
+        state.amount += job.amount
+        self.touched.add(state.table.name)
+
+    # Files
+
+    def _fed(self, feed: str) -> Iterator[TableState]:
+        return (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
+
+    def _file_arrived(self, event: FileArrived) -> None:
+        for state in self._fed(event.feed):
+            self._to_load(state, event.file)
+
+    def _file_rewritten(self, event: FileRewritten) -> None:
+        self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
+        for state in self._fed(event.feed):
+            self._to_load(state, event.file)
+            had = PartitionSet.of(*event.ranges).hull(state.table.grain)
+            state.needs.add(had, restated(event.at_us, self.number))
+
+    def _to_load(self, state: TableState, file: FeedFile) -> None:
+        if self.quarantine:
+            self.quarantine.pop(file.uri, None)
+        before = state.files.get(file.uri)
+        if before is None:
+            state.arrived += 1
+            state.order[file.uri] = state.arrived
+        else:
+            state.amount -= before.size_bytes
+        state.files[file.uri] = file
+        state.amount += file.size_bytes
+        state.counts.requests += 1
+        self.touched.add(state.table.name)
+
+    def _file_quarantined(self, event: FileQuarantined) -> None:
+        uri = event.file.uri
+        self.quarantine[uri] = QuarantinedFile(event.feed, event.file, event.reason, event.at_us)
+        for state in self._fed(event.feed):
+            dropped = state.files.pop(uri, None)
+            if dropped is not None:
+                state.amount = max(0.0, state.amount - dropped.size_bytes)
+                del state.order[uri]
+            self._keep_promises(state, event.at_us)
+            self.touched.add(state.table.name)
+
+    def _punctuation(self, event: PunctuationArrived) -> None:
+        for state in self._fed(event.feed):
+            promises = state.promises
+            upto = event.upto_us
+            if promises and promises[-1][0] == state.arrived:
+                upto = max(upto, promises.pop()[1])
+            promises.append((state.arrived, upto))
+            self._keep_promises(state, event.at_us)
+
+    def _keep_promises(self, state: TableState, at_us: int) -> None:
+        """A promise holds for the table once every file that came before it is loaded."""
+        if not state.promises:
+            return
+        unloaded = [state.order[next(iter(state.files))]] if state.files else []
+        if state.loading is not None:
+            unloaded.append(state.loading)
+        edge = state.edge_us
+        while state.promises and (not unloaded or state.promises[0][0] < min(unloaded)):
+            upto = state.promises.popleft()[1]
+            edge = upto if edge is None else max(edge, upto)
+        if edge is not None and edge != state.edge_us:
+            self._complete(state, edge, at_us)
+            if state.exists:
+                # Nothing is new but that rows which are there already may be used.
+                self.tell_readers(state, Change(self.snapshot + 1, True, (), at_us))
+
+    # Updates
+
+    def _started(self, event: UpdateStarted) -> None:
+        job = event.job
+        running = Running(job, event.track, event.at_us, event.why)
+        self.jobs += 1
+        self.busy[event.track] = running
+        state = self.tables.get(job.table)
+        if state is None:
+            return  # it was taken out of the warehouse just now
+        state.running = running
+        self.touched.add(job.table)
+        numbers: list[int] = []
+        for file in job.files:
+            numbers.append(state.order.get(file.uri, state.arrived))
+            if state.files.get(file.uri) == file:  # else other content came after the decision
+                del state.files[file.uri], state.order[file.uri]
+        state.loading = min(numbers, default=None)
+        decided_at = event.decided_at or self.applied
+        for piece in job.pieces:
+            for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
+                if need.last > decided_at:
+                    # Something changed after the decision, which the job will not see.
+                    state.needs.add(PartitionSet(((start, end),)), need.rest(job.pin, job.edge_us, event.at_us))
+        state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
+
+    def _finished(self, event: UpdateFinished) -> None:
+        for publication in event.publications:
+            self.snapshot = max(self.snapshot, publication.snapshot)
+        state = self._ended(event.job, event.table)
+        if state is None:
+            return
+        running, state.running, state.loading = state.running, None, None
+        assert running is not None
+        job = running.job
+        state.last, state.last_finished_us, state.last_how = running, event.at_us, event.how
+        state.attempt, state.error, state.retry_at_us, state.failed = 0, None, None, False
+        if job.kind == "upkeep":
+            state.small_files = 0
+            for publication in event.publications:
+                for edge in self.graph.out.get(publication.table, ()):
+                    self.forbid_folding(self.tables[edge.table], edge)
+            return
+        state.cost.observe(job.amount, event.seconds)
+        state.counts.updates += 1
+        state.counts.busy_s += event.seconds
+        state.counts.folded += event.how.startswith("fold")
+        if job.files:
+            newest = max(file.arrived_us for file in job.files)
+            state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
+        for publication in event.publications:
+            if publication.table in self.tables:
+                self._published(self.tables[publication.table], publication, job, event.at_us)
+        self._reload(state, event)
+        self._keep_promises(state, event.at_us)
+        if state.redefined:
+            self._restate(state, event.at_us)
+
+    def _reload(self, state: TableState, event: UpdateFinished) -> None:
+        """Files that got other content while they were loaded: their old rows are in the table now and must go."""
+        assert state.last is not None
+        if not any(file.uri in state.files for file in state.last.job.files):
+            return
+        flows = self.graph.flows[event.table]
+        for publication in event.publications:
+            if publication.table == event.table:
+                had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
+                state.needs.add(had, restated(event.at_us, self.number))
+
+    def _ended(self, job: str, table: str) -> TableState | None:
+        """The table whose running job ended; None if it is no longer declared, or the job was given up."""
+        for track, running in self.busy.items():
+            if running.job.id == job:
+                del self.busy[track]
+                break
+        self.touched.add(table)
+        state = self.tables.get(table)
+        return state if state is not None and state.running is not None and state.running.job.id == job else None
+
+    def _published(self, state: TableState, publication: Publication, job: Job, at_us: int) -> None:
+        name = state.table.name
+        state.snapshot = publication.snapshot
+        if state.table.is_base:
+            state.reflects, state.consistent = {name: publication.snapshot}, True
+        else:
+            state.consistent = job.reflects is not None
+            state.reflects = dict(job.reflects) if job.reflects is not None else state.reflects
+        state.counts.rows += publication.rows
+        state.counts.quarantined_rows += publication.quarantined_rows
+        state.small_files += publication.files
+        begin = publication.begin_us
+        if begin is None and not state.table.is_base:
+            begin = self.begin(name)  # no rows as yet, but that is known from there on
+        if begin is not None:
+            state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
+        if publication.leading_us is not None:
+            state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
+        if publication.complete_us is not None:
+            self._complete(state, publication.complete_us, at_us)
+        self.tell_readers(state, self._change(name, publication, job, at_us))
+
+    def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
+        """The publication with the times of the changes behind it: those of the base tables, however long ago."""
+        fresh = [piece.need.at_us for piece in job.pieces if not piece.need.late]
+        at = min(fresh, default=at_us)
+        if self.graph.flows[name]:
+            changed = PartitionSet.of(*publication.changed)
+            by_time: dict[int, list[Interval]] = {}
+            for piece in job.pieces:
+                by_time.setdefault(piece.need.at_us, []).append((piece.start_us, piece.end_us))
+            dated = [(changed & PartitionSet.of(*where), when) for when, where in by_time.items()]
+            dated.append((changed - partitions_of(job.pieces), at_us))
+        else:
+            dated = [(EVERYTHING, min((piece.need.at_us for piece in job.pieces), default=at_us))]
+        ranges = tuple((where, when) for where, when in dated if where)
+        return Change(publication.snapshot, publication.append, ranges, at, publication.size_bytes)
+
+    def _complete(self, state: TableState, edge_us: int, at_us: int) -> None:
+        if state.edge_us is None or edge_us > state.edge_us:
+            state.edge_us = edge_us
+            state.staleness.moved(at_us, edge_us)
+
+    # Failures
+
+    def _failed(self, event: UpdateFailed) -> None:
+        state = self._ended(event.job, event.table)
+        if state is None or state.running is None:
+            return
+        upkeep = state.running.job.kind == "upkeep"
+        self._give_back(state)
+        state.counts.failures += 1
+        if upkeep:
+            state.small_files = 0
+            return
+        state.error = event.error
+        state.attempt += 1
+        if event.final or state.attempt >= state.table.attempts:
+            state.failed, state.retry_at_us = True, None
+        else:
+            state.retry_at_us = event.at_us + min(LONGEST_BACK_OFF_US, BACK_OFF_US << min(state.attempt - 1, 20))
+
+    def _retried(self, event: TableRetried) -> None:
+        state = self.tables.get(event.table)
+        if state is not None:
+            state.failed, state.attempt, state.retry_at_us = False, 0, None
+            self.touched.add(event.table)
+
+
+def feed_of(state: State, table: Table) -> Feed:
+    assert table.feed is not None
+    return state.graph.feeds[table.feed]

@@ -1,0 +1,96 @@
+"""Every table at a glance: how far it is complete, how stale it is, and what it is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.grain import WHOLE
+from penstock.model.time import SECOND_US
+
+Doing = Literal["idle", "pending", "running", "retrying", "failed", "empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    table: str
+    kind: Literal["base", "derived"]
+    doing: Doing
+    priority: float
+    complete_us: int | None
+    staleness_us: int | None
+    mean_staleness_us: int | None
+    target_us: int | None
+    # None where there is no target, or nothing to measure yet.
+    met: bool | None
+    pending_files: int
+    pending_partitions: int
+    oldest_change_us: int | None
+    running_s: float | None
+    error: str | None
+    updates: int
+    folded: int
+    merged: int
+    failures: int
+    rows: int
+    quarantined_rows: int
+    quarantined_files: int
+    rewritten_files: int
+    expected_s: float
+
+
+def status(state: State, now_us: int | None = None) -> list[TableStatus]:
+    """In the order in which changes travel."""
+    now = max(state.now_us, now_us or 0)
+    return [_status(state, state.tables[name], now) for name in state.graph.order]
+
+
+def _status(state: State, table: TableState, now_us: int) -> TableStatus:
+    spec = table.table
+    staleness = now_us - table.edge_us if table.edge_us is not None else None
+    grain = spec.grain
+    waiting = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
+    pending = sum(1 if grain is WHOLE else grain.count(start, end) for start, end, _ in table.needs.pieces())
+    oldest = min(waiting, default=None)
+    if not state.graph.flows[spec.name] and table.exists:
+        # Without event times a table is as stale as the oldest change that it lacks.
+        staleness = now_us - oldest if oldest is not None else 0
+    return TableStatus(
+        table=spec.name,
+        kind="base" if spec.is_base else "derived",
+        doing=_doing(table),
+        priority=spec.priority,
+        complete_us=table.edge_us,
+        staleness_us=staleness,
+        mean_staleness_us=table.staleness.mean_us(now_us),
+        target_us=spec.target_us,
+        met=None if spec.target_us is None or staleness is None else staleness <= spec.target_us,
+        pending_files=len(table.files),
+        pending_partitions=pending,
+        oldest_change_us=oldest,
+        running_s=(now_us - table.running.started_us) / SECOND_US if table.running else None,
+        error=table.error,
+        updates=table.counts.updates,
+        folded=table.counts.folded,
+        merged=table.counts.merged,
+        failures=table.counts.failures,
+        rows=table.counts.rows,
+        quarantined_rows=table.counts.quarantined_rows,
+        quarantined_files=sum(found.feed == spec.feed for found in state.quarantine.values()) if spec.feed else 0,
+        rewritten_files=state.rewritten.get(spec.feed, 0) if spec.feed else 0,
+        expected_s=table.cost.expected_s(table.amount),
+    )
+
+
+def _doing(table: TableState) -> Doing:
+    if table.running is not None:
+        return "running"
+    if table.failed:
+        return "failed"
+    if table.retry_at_us is not None:
+        return "retrying"
+    if table.files or table.needs:
+        return "pending"
+    return "idle" if table.exists else "empty"

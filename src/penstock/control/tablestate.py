@@ -1,0 +1,82 @@
+"""What the core knows of one table. Its size follows the pending work, never the history."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from penstock.control.events import FeedFile, Job
+from penstock.model.freshness import Staleness
+from penstock.model.partitions import IntervalMap
+from penstock.model.tables import Table
+from penstock.requests.needs import Need, pending
+from penstock.scheduling.cost import CostModel
+
+
+@dataclass(slots=True)
+class Running:
+    job: Job
+    track: int
+    started_us: int
+    why: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """For the summary of a run: how much was done, and how much merging saved."""
+
+    updates: int = 0
+    requests: int = 0  # reasons to update that came
+    folded: int = 0
+    failures: int = 0
+    rows: int = 0
+    quarantined_rows: int = 0
+    busy_s: float = 0.0
+
+    @property
+    def merged(self) -> int:
+        return max(0, self.requests - self.updates)
+
+
+@dataclass(slots=True)
+class TableState:
+    table: Table
+    # Complete up to here: all rows with an earlier time are in.
+    edge_us: int | None = None
+    # Up to here the trailing edge of the sources was seen, and needs exist for what lies between.
+    seen_us: int | None = None
+    leading_us: int | None = None
+    begin_us: int | None = None
+    # The last publication, and which publications of its base tables it fully reflects; if it is not consistent, it is
+    # between two states of them (a part of some work was left for later) and `reflects` is of an earlier publication.
+    snapshot: int = 0
+    consistent: bool = False
+    reflects: dict[str, int] = field(default_factory=dict)
+    needs: IntervalMap[Need] = field(default_factory=pending)
+    amount: float = 0.0
+    # Base tables: files to load in order of arrival, how many came, and which of these each pending one was; promises
+    # (the last arrival before, up to when) that become true once every earlier file is loaded.
+    files: dict[str, FeedFile] = field(default_factory=dict)
+    arrived: int = 0
+    order: dict[str, int] = field(default_factory=dict)
+    loading: int | None = None  # the earliest arrival in the running job
+    promises: deque[tuple[int, int]] = field(default_factory=deque)
+    last_arrival_us: int | None = None
+    running: Running | None = None
+    # What computes it changed while a job ran, so that what the job publishes is out of date at once.
+    redefined: bool = False
+    last: Running | None = None
+    last_how: str = ""
+    last_finished_us: int | None = None
+    attempt: int = 0
+    error: str | None = None
+    retry_at_us: int | None = None
+    failed: bool = False
+    small_files: int = 0
+    cost: CostModel = field(default_factory=CostModel)
+    staleness: Staleness = field(default_factory=Staleness)
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def exists(self) -> bool:
+        return self.snapshot > 0

@@ -1,0 +1,233 @@
+"""What is known of all tables, and how a change of one becomes needs of those that read it.
+
+The invariant that everything rests on: a partition of a derived table that has no need and is not in a running job
+reflects all publications so far, and all rows of its sources before `seen_us`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.control.tablestate import TableState
+from penstock.model.freshness import SourceEdge, cuts, trailing_edge
+from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
+from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.tables import Edge
+from penstock.model.time import BEGIN_US
+from penstock.requests.needs import Need
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What readers of a table must know of one publication."""
+
+    snapshot: int
+    append: bool
+    # Event times of rows that were added or replaced, by when the change behind them was committed.
+    ranges: tuple[tuple[PartitionSet, int], ...]
+    # When the change was committed that moved the edge.
+    at_us: int
+    size_bytes: int = 0
+
+
+class Warehouse:
+    """The tables and the ways between them."""
+
+    def __init__(self) -> None:
+        self.graph = Graph((), ())
+        self.tables: dict[str, TableState] = {}
+        self.snapshot = 0
+        # The number of the event that is being folded.
+        self.number = 0
+        # Tables whose readiness an event may have changed.
+        self.touched: set[str] = set()
+
+    # Edges
+
+    def sources_exist(self, name: str) -> bool:
+        into = self.graph.into[name]
+        return bool(into) and all(self.tables[edge.source].exists for edge in into if edge.source != name)
+
+    def source_edges(self, name: str) -> list[SourceEdge] | None:
+        """How far each flowing source of a table is; None while one of them has nothing to read."""
+        found: list[SourceEdge] = []
+        for edge in self.graph.into[name]:
+            if edge.source == name:
+                continue
+            source = self.tables[edge.source]
+            if not source.exists:
+                return None
+            if self.graph.flows[edge.source]:
+                if source.edge_us is None:
+                    return None
+                table = source.table
+                found.append(
+                    SourceEdge(
+                        source.edge_us, edge.map.source, edge.map.relation, table.feed is not None or table.exact_time
+                    )
+                )
+        return found
+
+    def trailing_edge(self, name: str) -> int | None:
+        """Up to which time a table can be made from its sources now; None while one of them has nothing to read."""
+        edges = self.source_edges(name)
+        table = self.graph.tables[name]
+        return trailing_edge(edges, table.grain, closed=table.when == "closed") if edges else None
+
+    def begin(self, name: str) -> int | None:
+        """The earliest time for which a table can have rows: where its sources begin, seen from its side."""
+        begins: list[int] = []
+        for edge in self.graph.into[name]:
+            source = self.tables[edge.source]
+            if edge.source != name and self.graph.flows[edge.source] and source.begin_us is not None:
+                affected = edge.map.affected(PartitionSet(((source.begin_us, source.begin_us + 1),)))
+                first = affected.intervals[0][0] if affected else source.begin_us
+                begins.append(first if first > BEGIN_US else source.begin_us)
+        return min(begins, default=None)
+
+    def reached(self, reader: TableState, affected: PartitionSet) -> PartitionSet:
+        """Of the partitions that a change affects, those that the table has begun: it cannot concern those to come."""
+        grain = reader.table.grain
+        if not affected or grain is WHOLE:
+            return affected
+        assert reader.seen_us is not None
+        first = BEGIN_US
+        if affected.intervals[0][0] <= BEGIN_US:
+            begin = self.begin(reader.table.name)
+            if begin is None:
+                return EMPTY
+            first = grain.floor(begin)
+        return affected.within(first, grain.ceil(reader.seen_us))
+
+    # Changes
+
+    def tell_readers(self, source: TableState, change: Change) -> None:
+        """Needs of all who read a table that changed. Old rows concern whoever already used them; new rows concern a
+        reader only when its trailing edge passes them, which a second source may still hold back."""
+        name = source.table.name
+        for edge in self.graph.out[name]:
+            reader = self.tables[edge.table]
+            if edge.table == name:
+                told = self._tell_itself(reader, edge, change)
+            elif self.graph.flows[edge.table]:
+                told = self._tell_flowing(source, reader, edge, change)
+            else:
+                told = self.sources_exist(edge.table)
+                if told:
+                    at_us = min((at for _, at in change.ranges), default=change.at_us)
+                    self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, at_us, late=True, append=False)
+            if told:
+                reader.counts.requests += 1
+                reader.amount += change.size_bytes
+            self.touched.add(edge.table)
+
+    def _tell_itself(self, table: TableState, edge: Edge, change: Change) -> bool:
+        """A table that reads its earlier partitions: the following ones are made from the changed ones."""
+        if table.seen_us is None:
+            return False
+        grain = table.table.grain
+        begun = grain.ceil(table.edge_us) if table.edge_us is not None else BEGIN_US
+        told = False
+        for ranges, at_us in change.ranges:
+            following = self.reached(table, edge.map.affected(ranges))
+            told |= self._add(
+                table, following.within(BEGIN_US, begun), change.snapshot, BEGIN_US, at_us, late=True, append=False
+            )
+            told |= self._add(
+                table, following - PartitionSet.of((BEGIN_US, begun)), change.snapshot, BEGIN_US, at_us, append=False
+            )
+        return told
+
+    def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: Change) -> bool:
+        told = False
+        append = change.append and self.graph.folds[edge.table]
+        if not change.append:
+            self.forbid_folding(reader, edge, change.ranges)
+        if reader.seen_us is not None:
+            flows = self.graph.flows[edge.source]
+            used = edge.map.cut(reader.seen_us)
+            for ranges, at_us in change.ranges:
+                old = ranges.within(BEGIN_US, used) if flows else EVERYTHING
+                affected = self.reached(reader, affected_by(reader, edge, old))
+                told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=append)
+        told |= self.advance(reader, change.snapshot, change.at_us, append)
+        if reader.seen_us is not None and self._ahead_and_uncut(source, edge, reader.seen_us):
+            used = edge.map.cut(reader.seen_us)
+            for ranges, at_us in change.ranges:
+                touched = ranges.hull(edge.map.source).within(BEGIN_US, used)
+                affected = self.reached(reader, edge.map.affected(touched))
+                told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=False)
+        return told
+
+    def _ahead_and_uncut(self, source: TableState, edge: Edge, seen_us: int) -> bool:
+        """A roll-up that cannot be cut for its reader is used as it is. While it is ahead, its new rows change old
+        partitions of the reader."""
+        table = source.table
+        if table.is_base or table.exact_time or source.edge_us is None or not self.graph.flows[table.name]:
+            return False
+        return not cuts(edge.map.source, edge.map.table) and source.edge_us > edge.map.cut(seen_us)
+
+    def advance(self, reader: TableState, since: int, at_us: int, append: bool) -> bool:
+        """Whether the trailing edge of a table's sources moved; if so its partitions up to there have a need."""
+        name, grain = reader.table.name, reader.table.grain
+        edge = self.trailing_edge(name)
+        seen = reader.seen_us
+        if edge is None or (seen is not None and edge <= seen):
+            return False
+        begin = seen if seen is not None else self.begin(name)
+        if begin is None or begin >= edge:
+            return False
+        fresh = PartitionSet((grain.hull(begin, edge),))
+        reader.seen_us = edge
+        if seen is None:
+            self._add(reader, fresh, since, BEGIN_US, at_us, append=False)
+            return True
+        # A partition without a need reflects all up to `seen`; one with a need remembers its own, older edge.
+        self._add(reader, fresh, since, seen, at_us, append=append)
+        if self.graph.fluid[name] and grain is not WHOLE:
+            # Partitions that read more than their own stretch of time see the new rows too.
+            older = EMPTY
+            for way in self.graph.into[name]:
+                if way.source != name and self.graph.flows[way.source]:
+                    older |= way.map.affected(PartitionSet.of((way.map.cut(seen), way.map.cut(edge))))
+            older = self.reached(reader, older) - fresh
+            self._add(reader, older, since, seen, at_us, late=True, append=False)
+        return True
+
+    def forbid_folding(
+        self, reader: TableState, edge: Edge, ranges: Iterable[tuple[PartitionSet, int]] | None = None
+    ) -> None:
+        """Files of the source were rewritten (all, if no ranges are given). They look new now but hold rows that the
+        reader already has, so what waits to be folded from that part of the source must be recomputed."""
+        if not reader.needs or not self.graph.folds[reader.table.name]:
+            return
+        where = EMPTY
+        for part, _ in ranges if ranges is not None else ((EVERYTHING, 0),):
+            where |= edge.map.affected(part.hull(edge.map.source))
+        for start, end, need in reader.needs.within(where):
+            if need.append:
+                again = Need(need.since, need.edge_us, need.at_us, need.late, False, need.last)
+                reader.needs.add(PartitionSet(((start, end),)), again)
+
+    def _add(
+        self,
+        reader: TableState,
+        partitions: PartitionSet,
+        since: int,
+        edge_us: int,
+        at_us: int,
+        *,
+        late: bool = False,
+        append: bool,
+    ) -> bool:
+        if partitions:
+            reader.needs.add(partitions, Need(since, edge_us, at_us, late, append, self.number))
+        return bool(partitions)
+
+
+def affected_by(reader: TableState, edge: Edge, changed: PartitionSet) -> PartitionSet:
+    """The partitions of a reader that changed rows of a source concern. A row-wise view that keeps the time of its
+    rows passes them to the partition of that time, whatever it reads to find them."""
+    return changed.hull(reader.table.grain) if reader.table.exact_time else edge.map.affected(changed)

@@ -1,0 +1,143 @@
+"""What Spark's functions are: row expressions, aggregates, generators, or such that answer differently each time.
+
+The lists were taken from Spark 4.3's own registry. A name that is in none of them (a user's function) is not
+trusted: it might aggregate, or look at the clock, and the view is then computed in full."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Answers depend on the moment, the session, the place of a row, or chance.
+_UNSTEADY = _names(
+    """
+    aes_encrypt rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id
+    input_file_name input_file_block_start input_file_block_length java_method reflect try_reflect now curdate
+    current_date current_time current_timestamp localtimestamp current_timezone current_user session_user user
+    current_catalog current_database current_schema current_path version
+    """
+)
+_UNSTEADY_CLASSES = _names(
+    """
+    Rand Randn Randstr Uniform Uuid Shuffle CurrentDate CurrentTime CurrentTimestamp CurrentDatetime Localtime
+    Localtimestamp CurrentUser SessionUser CurrentCatalog CurrentDatabase CurrentSchema CurrentTimezone
+    CurrentVersion
+    """
+)
+_UNSTEADY_NODES: tuple[type[exp.Expr], ...] = tuple(getattr(exp, n) for n in _UNSTEADY_CLASSES if hasattr(exp, n))
+# Strings that Spark takes for a moment: timestamp'now'.
+_MOMENTS = re.compile(r"\s*(now|today|yesterday|tomorrow)\b", re.I)
+
+# Row expressions that sqlglot has no class for.
+_ROW = _names(
+    """
+    aes_decrypt array_repeat array_union arrays_overlap assert_true bigint bin binary bround btrim
+    cardinality conv crc32 date_part datepart decimal e expm1 find_in_set forall format_number from_avro
+    from_csv from_protobuf from_xml get hash hll_sketch_estimate hll_union hmac hypot is_valid_utf8
+    is_valid_variant is_variant_null isnotnull isnull jaro_winkler_similarity json_array_length log1p luhn_check
+    make_date make_dt_interval make_time make_timestamp_ltz make_timestamp_ntz make_valid_utf8 make_ym_interval
+    map_concat map_entries map_filter map_values map_zip_with mask nullifzero octet_length pmod positive printf
+    quote raise_error regexp schema_of_csv schema_of_json schema_of_variant schema_of_xml sentences
+    shiftrightunsigned smallint time_bucket time_from_micros time_from_millis time_from_seconds time_to_micros
+    time_to_millis time_to_seconds timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds tinyint
+    to_avro to_csv to_protobuf to_time to_timestamp_ltz to_timestamp_ntz to_varchar to_variant_object to_xml
+    transform_keys transform_values try_aes_decrypt try_make_interval try_make_timestamp try_make_timestamp_ltz
+    try_make_timestamp_ntz try_mod try_parse_json try_parse_url try_to_binary try_to_date try_to_number
+    try_to_time try_to_timestamp try_url_decode try_validate_utf8 try_variant_get unix_nanos url_decode
+    url_encode validate_utf8 variant_get weekday xpath xpath_boolean xpath_double xpath_float xpath_int
+    xpath_long xpath_number xpath_short xpath_string xxhash64 zeroifnull zip_with
+    """
+)
+_GENERATORS = _names("inline_outer json_tuple stack variant_explode variant_explode_outer")
+_AGGREGATES = _names(
+    """
+    mean some every any std try_sum try_avg bitmap_and_agg collect_union count_min_sketch histogram_numeric
+    hll_sketch_agg hll_union_agg measure schema_of_variant_agg kll_merge_agg_bigint kll_merge_agg_double
+    kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float theta_intersection_agg
+    theta_sketch_agg theta_union_agg tuple_intersection_agg_double tuple_intersection_agg_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer vector_avg
+    vector_sum
+    """
+)
+_WINDOW_ONLY = (exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead)
+# What wraps an aggregate and belongs to it.
+_WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+
+
+def walk_block(root: exp.Expr) -> Iterator[exp.Expr]:
+    """The nodes of one SELECT's clause; a query inside it is yielded, not entered."""
+    return iter(root.walk(prune=lambda node: isinstance(node, exp.Query)))
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """A call that folds many rows into one value (used with OVER it is a window function, see `aggregates`)."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in _AGGREGATES
+    if isinstance(node, exp.Any):
+        return not isinstance(node.parent, exp.Like | exp.ILike)  # LIKE ANY (…) is none
+    return isinstance(node, exp.AggFunc) and not isinstance(node, _WINDOW_ONLY)
+
+
+def is_generator(node: exp.Expr) -> bool:
+    """A call that makes several rows of one. Deterministic ones are row expressions: the rows it makes depend on the
+    one row only."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in _GENERATORS
+    return isinstance(node, exp.UDTF | exp.Explode | exp.Posexplode | exp.Inline) and not isinstance(node, exp.Query)
+
+
+def aggregates(root: exp.Expr) -> list[exp.Expr]:
+    """Outermost aggregate calls in an expression, with FILTER (…) and the like, in the order of the text."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            return
+        inner = node
+        while isinstance(inner, _WRAPPERS):
+            inner = inner.this
+        if isinstance(node, exp.Window):
+            # the aggregate itself runs over rows of this level, but its arguments may hold real aggregates
+            for child in node.this.iter_expressions():
+                visit(child)
+            for key in ("partition_by", "order"):
+                value = node.args.get(key)
+                for child in value if isinstance(value, list) else [value] if value else []:
+                    visit(child)
+        elif is_aggregate(inner):
+            found.append(node)
+        else:
+            for child in node.iter_expressions():
+                visit(child)
+
+    visit(root)
+    return sorted(found, key=_place)
+
+
+def _place(node: exp.Expr) -> int:
+    return min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=0)
+
+
+def unsteady(root: exp.Expr, name_of: Callable[[exp.Expr], str]) -> str | None:
+    """Why an expression might not give the same value for the same row tomorrow; None if it does."""
+    for node in walk_block(root):
+        if isinstance(node, exp.Anonymous):
+            name = str(node.this).lower()
+            if name in _UNSTEADY:
+                return f"{name}() gives another answer each time"
+            if name not in _ROW and name not in _GENERATORS and name not in _AGGREGATES:
+                return f"{name}() is not a function known to give the same answer for the same row"
+        elif isinstance(node, exp.QueryTransform):
+            return "TRANSFORM runs a script"
+        elif isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and _MOMENTS.match(str(node.this.this)):
+            return f"'{node.this.this}' is another moment each time"
+        elif isinstance(node, _UNSTEADY_NODES) or (isinstance(node, exp.Func) and name_of(node) in _UNSTEADY):
+            return f"{name_of(node)} gives another answer each time"
+    return None

@@ -1,0 +1,422 @@
+"""The checked project: declarations resolved against each other into the feeds, tables and views that will run.
+
+Everything that can be known to be wrong is found here, before anything runs, and all of it at once: what is wrong with
+one table does not keep the others from being checked. They take the columns of a broken table as unknown.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
+from penstock.declare.check_feeds import (
+    columns_of,
+    feed_problems,
+    idle_settings,
+    rule_problems,
+    same_files,
+    time_problems,
+)
+from penstock.declare.check_names import CONTEXT, feed_names, table_names
+from penstock.declare.check_targets import target_problems
+from penstock.declare.config import TableConfig
+from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of
+from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
+from penstock.declare.project import Declarations
+from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse, source_lines
+from penstock.model.grain import WHOLE, Calendar, Grain, parse_grain
+from penstock.model.graph import CycleError, Graph
+from penstock.model.relations import Everything, Relation, default_relation, parse_relation
+from penstock.model.schema import Schema
+from penstock.model.tables import Feed, Source, Table
+
+__all__ = ["Definition", "Warehouse", "check_project", "load_warehouse"]
+
+# How many partitions a job takes whose view must be computed partition by partition.
+ONE_BY_ONE = 16
+
+
+def check_project(
+    declarations: Declarations, known: Mapping[str, Schema] | None = None
+) -> tuple[Warehouse | None, list[Problem]]:
+    """The warehouse, or None, with everything that is wrong. `known` holds schemas that were inferred before."""
+    checker = _Checker(declarations, dict(known or {}))
+    warehouse = checker.run()
+    return warehouse, sorted(set(checker.problems))
+
+
+def load_warehouse(declarations: Declarations, known: Mapping[str, Schema] | None = None) -> Warehouse:
+    warehouse, problems = check_project(declarations, known)
+    if warehouse is None:
+        raise ProjectError([problem for problem in problems if problem.severity == "error"])
+    return warehouse
+
+
+class _Checker:
+    def __init__(self, declarations: Declarations, known: dict[str, Schema]) -> None:
+        self.declarations = declarations
+        self.zone = declarations.config.zone
+        self.problems: list[Problem] = list(declarations.problems)
+        self.feeds: dict[str, FeedDeclaration] = {}
+        self.tables: dict[str, TableDeclaration] = {}
+        # Of what is declared twice the first counts.
+        for feed in declarations.feeds:
+            self.feeds.setdefault(feed.name, feed)
+        for table in declarations.tables:
+            self.tables.setdefault(table.name, table)
+        self.feed_schemas = known
+
+    def problem(self, where: Location, message: str, severity: Severity = "error") -> None:
+        self.problems.append(Problem(where, message, severity))
+
+    @property
+    def wrong(self) -> bool:
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def run(self) -> Warehouse | None:
+        self.problems.extend(feed_names(self.declarations.feeds))
+        self.problems.extend(table_names(self.declarations.tables))
+        self._check_feeds()
+        read = {name: self._sources(table) for name, table in self.tables.items()}
+        graph = self._graph({name: self._table(table, read[name]) for name, table in self.tables.items()})
+        definitions: dict[str, Definition] = {}
+        for name in graph.order:
+            definitions[name] = self._define(self.tables[name], graph.tables[name], definitions)
+        if self.wrong:
+            return None
+        graph = Graph(graph.feeds.values(), (definition.table for definition in definitions.values()))
+        self.problems.extend(target_problems(graph, self.tables))
+        if not self.tables:
+            self.problem(
+                Location("penstock.toml", 1), "no feed and no table is declared: nothing would ever run", "warning"
+            )
+        return Warehouse(self.declarations, self.feeds, self.feed_schemas, definitions, graph)
+
+    def _graph(self, tables: dict[str, Table]) -> Graph:
+        """The graph. Tables that depend on each other in a circle are told, and taken out of it by their sources."""
+        feeds = [self._feed(feed) for feed in self.feeds.values()]
+        while True:
+            try:
+                return Graph(feeds, tables.values())
+            except CycleError as error:
+                last, first = error.path[-2:]
+                where = self._place(self.tables[first], last)
+                hint = "a table may only read its own earlier partitions, as SELF - 1"
+                self.problem(where, f"{error}; {hint}")
+                for name in error.path:
+                    rest = tuple(source for source in tables[name].sources if source.table not in error.path)
+                    tables[name] = replace(tables[name], sources=rest)
+
+    # Feeds
+
+    def _check_feeds(self) -> None:
+        ours = (Path(self.declarations.data_path), self.declarations.state_folder)
+        for feed in self.feeds.values():
+            self.problems.extend(feed_problems(feed, self.declarations.folder, ours))
+            what = f"feed `{feed.name}`"
+            schema, found = columns_of(feed, what)
+            self.problems.extend(found)
+            if schema is not None:
+                self.feed_schemas[feed.name] = schema
+            elif "columns" in feed.broken or found:
+                self.feed_schemas.pop(feed.name, None)
+            schema = self.feed_schemas.get(feed.name)
+            takers = [table.name for table in self.tables.values() if table.config.feed == feed.name]
+            plain = all(self.tables[name].is_plain for name in takers)
+            if schema is not None and feed.config.time is not None:
+                grain = feed.config.partition if plain else "none"
+                self.problems.extend(time_problems(feed.at("time"), what, feed.config.time, schema, grain))
+            self.problems.extend(rule_problems(feed, schema))
+            if not plain:
+                self.problems.extend(idle_settings(feed, takers))
+        self.problems.extend(same_files(self.feeds.values()))
+
+    def _feed(self, feed: FeedDeclaration) -> Feed:
+        config = feed.config
+        return Feed(
+            feed.name,
+            config.period,
+            config.lateness,
+            config.punctuation is not None,
+            config.mode,
+            config.time is not None,
+        )
+
+    # Sources
+
+    def _sources(self, table: TableDeclaration) -> dict[str, Location]:
+        """The declared tables that a table reads, and where it says so."""
+        if table.config.feed is not None:
+            self._check_base(table)
+            return {}
+        found = self._read_from_sql(table) if table.sql is not None else self._parameters(table)
+        if found is None:
+            return {}
+        if not found.keys() - {table.name}:
+            self.problem(table.where, f"table `{table.name}` reads no other table, so nothing would ever update it")
+        for name, where in found.items():
+            maybe = "feed" in table.broken and name in self.feeds
+            if name not in self.tables and name not in self.declarations.opaque and not maybe:
+                self.problem(where, f"table `{table.name}` reads `{name}`, which is not declared{self._instead(name)}")
+        for name in table.config.sources:
+            if name not in found:
+                hint = did_you_mean(name, found) or f"; it reads: {', '.join(found) or 'nothing'}"
+                if name in TableConfig.model_fields:
+                    hint = f"; write `{name}` above [sources]"
+                message = f"table `{table.name}` says how it reads `{name}`, but does not read it{hint}"
+                self.problem(table.at(f"sources.{name}"), message)
+        return {name: where for name, where in found.items() if name in self.tables}
+
+    def _instead(self, name: str) -> str:
+        if name in self.feeds:
+            takers = [table.name for table in self.tables.values() if table.config.feed == name]
+            return f"; the rows of feed `{name}` go to table `{takers[0]}`: read that" if takers else ""
+        return near_or_all(name, self.tables)
+
+    def _check_base(self, table: TableDeclaration) -> None:
+        feed = table.config.feed
+        if feed is not None and feed not in self.feeds and feed not in self.declarations.opaque:
+            hint = near_or_all(feed, self.feeds)
+            self.problem(table.at("feed"), f"table `{table.name}` reads feed `{feed}`, which is not declared{hint}")
+        if table.config.sources:
+            message = f"base table `{table.name}` reads its feed only; `sources` is for tables that read tables"
+            self.problem(table.at("sources"), message)
+        if table.sql is not None:
+            for name, where in (self._read_from_sql(table) or {}).items():
+                if feed is not None and name != feed:
+                    message = f"base table `{table.name}` reads `{name}`; its SELECT can only read its feed `{feed}`"
+                    self.problem(where, message)
+        elif table.function is not None:
+            parameters = inspect.signature(table.function).parameters
+            if len(parameters) != 1:
+                message = f"the function of base table `{table.name}` has {len(parameters)} parameters"
+                self.problem(table.where, f"{message}; expected one, which gets the rows of its feed")
+
+    def _parameters(self, table: TableDeclaration) -> dict[str, Location] | None:
+        if table.function is None:
+            return None
+        found = inspect.signature(table.function).parameters
+        odd = [p for p in found.values() if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        for parameter in odd:
+            message = f"the function of table `{table.name}` has the parameter `{parameter}`"
+            self.problem(
+                table.where, f"{message}; expected plain parameters with the names of the tables that it reads"
+            )
+        return None if odd else {name: table.where for name in found if name != CONTEXT}
+
+    def _read_from_sql(self, table: TableDeclaration) -> dict[str, Location] | None:
+        assert table.sql is not None
+        try:
+            found = source_lines(table.sql, file=table.where.file, line=table.sql_line)
+        except SqlProblem as error:
+            self._sql_problems(error)
+            return None
+        # Spark does not tell `Flows` from `flows`.
+        declared = {name.lower(): name for name in (*self.tables, *self.feeds, *self.declarations.opaque)}
+        return {declared.get(name.lower(), name): Location(table.where.file, line) for name, line in found.items()}
+
+    def _place(self, table: TableDeclaration, source: str) -> Location:
+        """Where a table reads another."""
+        found = self._read_from_sql(table) if table.sql is not None else None
+        return (found or {}).get(source, table.where)
+
+    def _sql_problems(self, error: SqlProblem) -> None:
+        for found in error.problems:
+            self.problem(Location(found.file, found.line), f"{found.found}; {found.expected}")
+
+    # Tables
+
+    def _grain(self, table: TableDeclaration) -> Grain | None:
+        """None if it cannot be known."""
+        return None if "partition" in table.broken else parse_grain(table.config.partition, self.zone)
+
+    def _table(self, declaration: TableDeclaration, read: Mapping[str, Location]) -> Table:
+        config = declaration.config
+        grain = self._grain(declaration)
+        what = f"table `{declaration.name}`"
+        time = self._time_of(declaration)
+        if grain not in (None, WHOLE) and time is None and not declaration.is_plain and self._knows_time(declaration):
+            message = f"{what} has partition {config.partition!r} but no `time`: name the column that says which partition a row is in"
+            self.problem(declaration.at("partition"), message)
+        if grain is WHOLE and config.update == "closed":
+            message = f'{what}: update = "closed" has no effect, as the table has no partitions'
+            self.problem(declaration.at("update"), message, "warning")
+        found: list[Source] = []
+        for name in read:
+            relation = self._relation(declaration, name, grain)
+            window = None if relation is None or isinstance(relation, Everything) else (relation.low, relation.high)
+            found.append(Source(name, window))
+        if declaration.name in read and config.columns is None and "columns" not in declaration.broken:
+            example = 'columns = "router string, day timestamp, bytes bigint"'
+            message = (
+                f"{what} reads itself, so it must say its `columns` (the first partition has none to read): {example}"
+            )
+            self.problem(read[declaration.name], message)
+        return Table(
+            name=declaration.name,
+            partition=config.partition,
+            zone=self.zone,
+            feed=config.feed if config.feed in self.feeds else None,
+            sources=tuple(found),
+            priority=config.priority,
+            period_us=config.period,
+            target_us=config.freshness,
+            when=config.update,
+            history_weight=config.history_weight,
+            attempts=config.attempts,
+            chop=config.chop,
+        )
+
+    def _knows_time(self, declaration: TableDeclaration) -> bool:
+        feed = self.feeds.get(declaration.config.feed or "")
+        lost = declaration.config.feed is not None and (feed is None or "time" in feed.broken)
+        return "time" not in declaration.broken and "feed" not in declaration.broken and not lost
+
+    def _time_of(self, declaration: TableDeclaration) -> str | None:
+        if declaration.config.time is not None or declaration.config.feed is None:
+            return declaration.config.time
+        feed = self.feeds.get(declaration.config.feed)
+        return feed.config.time if feed else None
+
+    def _relation(self, declaration: TableDeclaration, source: str, grain: Grain | None) -> Relation | None:
+        itself = source == declaration.name
+        given = declaration.config.sources.get(source)
+        theirs = self._grain(self.tables[source])
+        if grain is None or theirs is None or "sources" in declaration.broken:
+            return None
+        try:
+            if given is not None:
+                return parse_relation(given, theirs, grain, itself=itself)
+            if itself:
+                raise ValueError(
+                    f'a table that reads itself must say which of its earlier partitions: sources = {{ {source} = "SELF - 1" }}'
+                )
+            return default_relation(theirs, grain)
+        except ValueError as error:
+            where = declaration.at(f"sources.{source}") if given is not None else declaration.at("partition")
+            self.problem(where, f"table `{declaration.name}`, source `{source}`: {error}")
+            return None
+
+    # Views
+
+    def _define(self, declaration: TableDeclaration, table: Table, done: Mapping[str, Definition]) -> Definition:
+        what = f"table `{declaration.name}`"
+        own, found = columns_of(declaration, what)
+        self.problems.extend(found)
+        feed = self.feeds.get(declaration.config.feed or "")
+        restated = feed is not None and feed.config.mode == "snapshot"
+        definition = Definition(table, declaration, self._time_of(declaration), own, columns=own, restated=restated)
+        if declaration.function is not None:
+            definition = self._define_function(definition)
+        elif declaration.is_plain:
+            rows = self.feed_schemas.get(declaration.config.feed or "")
+            definition = replace(definition, table=replace(table, logic="rows"), schema=rows, columns=rows)
+        elif declaration.config.feed is not None:
+            definition = self._define_base(definition)
+        else:
+            definition = self._define_view(definition, done)
+        plain = declaration.is_plain  # then its feed was checked
+        if definition.time is not None and not plain and "partition" not in declaration.broken:
+            columns = own or (definition.view.columns if definition.view else None)
+            if columns is not None:
+                where, grain = declaration.at("time"), declaration.config.partition
+                self.problems.extend(time_problems(where, what, definition.time, columns, grain))
+        return definition
+
+    def _define_function(self, definition: Definition) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        assert declaration.function is not None
+        logic = function_fingerprint(declaration.function, declaration.config.code_version)
+        if declaration.config.feed is not None:
+            return replace(definition, table=replace(table, logic=logic))
+        wants = CONTEXT in inspect.signature(declaration.function).parameters
+        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
+        return replace(definition, table=replace(table, logic=logic, chop=chop), wants_partition=wants)
+
+    def _define_base(self, definition: Definition) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        feed = declaration.config.feed or ""
+        rows = self.feed_schemas.get(feed)
+        definition = self._analysed(definition, {feed: rows} if rows else {})
+        view = definition.view
+        if view is None:
+            return definition
+        if not isinstance(view.how, Rowwise) and view.sources == (feed,):
+            self.problem(
+                declaration.where,
+                f"base table `{declaration.name}`: its SELECT must work row by row, as files are loaded one after the other "
+                f"({view.how.why}); aggregate in a table that reads it",
+            )
+        return replace(definition, table=replace(table, logic=view.fingerprint))
+
+    def _define_view(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        columns = {name: d.columns for name, d in done.items() if d.columns is not None}
+        if definition.columns is not None:
+            columns[declaration.name] = definition.columns
+        read = {source.table: columns[source.table] for source in table.sources if source.table in columns}
+        definition = self._analysed(definition, read)
+        view = definition.view
+        if view is None:
+            return definition
+        if view.parameters and table.grain is WHOLE and "partition" not in declaration.broken:
+            message = f"table `{declaration.name}` uses :{view.parameters[0]}, but is not partitioned; set `partition`"
+            self.problem(declaration.where, message)
+        self._check_zone(declaration, table, view)
+        table = replace(
+            table,
+            logic=f"{view.fingerprint}:{declaration.config.code_version or ''}",
+            foldable=foldable_view(view, table, definition.time is not None),
+            exact_time=exact_time(view, table, definition.time, done),
+        )
+        definition = replace(definition, table=table)
+        if not definition.separable and table.grain is not WHOLE:
+            definition = replace(definition, table=replace(table, chop=table.chop or ONE_BY_ONE))
+        return definition
+
+    def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
+        """Spark's sessions are in UTC, so that times mean the same everywhere; days of a project may not be."""
+        expression = view.time_expression or ""
+        cut = re.match(r"(DATE_TRUNC|TRUNC)\(.*'(DAY|WEEK|MONTH)'", expression, re.IGNORECASE)
+        if isinstance(table.grain, Calendar) and self.zone != "UTC" and cut and table.grain.name == cut[2].lower():
+            message = f"table `{declaration.name}`: {cut[1].lower()} cuts at midnight UTC, but a {table.grain} of this project begins at midnight of {self.zone}"
+            self.problem(declaration.at("time"), f"{message}; write :partition_start AS {declaration.config.time}")
+
+    def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
+        """The definition with its view, if its SQL can be understood."""
+        declaration = definition.declaration
+        assert declaration.sql is not None
+        try:
+            view = analyse(
+                declaration.sql, read, time=definition.time, file=declaration.where.file, line=declaration.sql_line
+            )
+        except SqlProblem as error:
+            self._sql_problems(error)
+            return definition
+        if definition.columns is not None:
+            self._compare(declaration, definition.columns, view)
+            return replace(definition, view=view)
+        return replace(definition, view=view, schema=schema_of(view), columns=view.columns)
+
+    def _compare(self, declaration: TableDeclaration, own: Shape, view: View) -> None:
+        """The columns that are declared must be those that the SELECT gives."""
+        if view.columns is None:
+            return
+        what, where = f"table `{declaration.name}`", declaration.at("columns")
+        given = {column.name.lower(): column for column in view.columns}
+        said = {column.name.lower(): column for column in own}
+        for name, column in said.items():
+            if name not in given:
+                self.problem(where, f"{what}: `columns` names `{column.name}`, which its SELECT does not give")
+        for name, output in given.items():
+            if name not in said:
+                self.problem(where, f"{what}: its SELECT gives `{output.name}`, which `columns` does not name")
+            elif output.type is not None and output.type != said[name].type:
+                message = (
+                    f"{what}: column `{output.name}` is {output.type} in its SELECT, but {said[name].type} in `columns`"
+                )
+                self.problem(where, f"{message}; change one, for example with CAST({output.name} AS {said[name].type})")

@@ -1,0 +1,181 @@
+"""Sees delivered files and turns them into events, each file once.
+
+A file is known by its name and checksum. One that comes again unchanged is nothing new, one that was loaded and has
+other content now is a correction. A file that may still be written to (it changed a moment ago) is left for later.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.declare.api import FeedDeclaration
+from penstock.engine.inspect import Malformed, checksum_of, look_at
+from penstock.model.schema import Schema
+from penstock.model.time import parse_instant
+from penstock.store.store import Store
+
+# Names by which writers mark what is not ready yet.
+_UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
+_AT_ONCE = 500
+
+
+@dataclass(slots=True)
+class Seen:
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at a file gave."""
+
+    file: FeedFile
+    mtime_ns: int
+    # Why it must be set aside.
+    reason: str | None
+    promise: PunctuationArrived | None
+
+
+class Arrivals:
+    """Looks at the folders of all feeds; one instance per running process."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        feeds: list[FeedDeclaration],
+        schema_of: Callable[[str], Schema | None],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._feeds = feeds
+        self._schema_of = schema_of
+        self._now_us = now_us
+        self._seen: dict[str, dict[str, Seen]] = {feed.name: {} for feed in feeds}
+        self.unsettled = False
+
+    def scan(self) -> int:
+        """Log what is new and return how many events that made."""
+        self.unsettled = False
+        return sum(self._scan(feed) for feed in self._feeds)
+
+    def path_of(self, uri: str) -> Path:
+        return self._folder / uri
+
+    def _listed(self, pattern: str) -> list[tuple[int, str, os.stat_result]]:
+        """Files that match, oldest first."""
+        found = []
+        for path in glob.iglob(str(self._folder / pattern), recursive=True):
+            name = path.rsplit("/", 1)[-1]
+            if _UNFINISHED.search(name):
+                continue
+            try:
+                stat = os.stat(path)
+            except FileNotFoundError:
+                continue
+            found.append((stat.st_mtime_ns, path, stat))
+        return sorted(found, key=lambda entry: entry[:2])
+
+    def _uri(self, path: str) -> str:
+        try:
+            return str(Path(path).relative_to(self._folder))
+        except ValueError:
+            return path
+
+    def _scan(self, feed: FeedDeclaration) -> int:
+        seen = self._seen[feed.name]
+        settle_ns = feed.config.settle * 1000
+        fresh: list[tuple[str, Seen]] = []
+        listed = self._listed(feed.config.path)
+        promises = self._listed(feed.config.punctuation) if feed.config.punctuation else []
+        marked = {path for _, path, _ in promises}
+        if promises:
+            listed = sorted([*(e for e in listed if e[1] not in marked), *promises], key=lambda entry: entry[:2])
+        wall_ns = time.time_ns()
+        for mtime_ns, path, stat in listed:
+            known = seen.get(path)
+            if known is not None and known.size == stat.st_size and known.mtime_ns == mtime_ns:
+                continue
+            if wall_ns - mtime_ns < settle_ns:
+                self.unsettled = True
+                continue
+            fresh.append((path, Seen(stat.st_size, mtime_ns)))
+        made = 0
+        for start in range(0, len(fresh), _AT_ONCE):
+            made += self._log(feed, fresh[start : start + _AT_ONCE], marked)
+        return made
+
+    def _log(self, feed: FeedDeclaration, fresh: list[tuple[str, Seen]], markers: set[str]) -> int:
+        with self._store.read() as conn:
+            rows = self._store.known_files(conn, feed.name, [self._uri(path) for path, _ in fresh])
+        schema = self._schema_of(feed.name)
+        looks: list[_Look] = []
+        for path, found in fresh:
+            uri = self._uri(path)
+            row = rows.get(uri)
+            if row is None or row.size_bytes != found.size or row.mtime_ns != found.mtime_ns:
+                try:
+                    looks.append(self._look(feed, schema, path, found, path in markers))
+                except FileNotFoundError:
+                    continue
+            self._seen[feed.name][path] = found
+        events: list[Event] = []
+        if looks:
+            with self._store.write() as conn:
+                # Asked again, now that nobody else writes: a load of the file may have ended while we looked at it.
+                rows = self._store.known_files(conn, feed.name, [look.file.uri for look in looks])
+                for look in looks:
+                    events += self._record(conn, feed, look, rows.get(look.file.uri))
+                self._store.append(conn, events)
+        return len(events)
+
+    def _look(self, feed: FeedDeclaration, schema: Schema | None, path: str, found: Seen, marker: bool) -> _Look:
+        now_us = self._now_us()
+        reason: str | None = None
+        promise: PunctuationArrived | None = None
+        try:
+            if marker:
+                promise = self._promise(feed, path, now_us)
+                checksum = checksum_of(Path(path))
+            else:
+                checksum = look_at(Path(path), feed.config, schema).checksum
+        except Malformed as malformed:
+            checksum, reason = checksum_of(Path(path)), str(malformed)
+        return _Look(FeedFile(self._uri(path), checksum, found.size, now_us), found.mtime_ns, reason, promise)
+
+    def _record(self, conn: Connection, feed: FeedDeclaration, look: _Look, row: Any) -> list[Event]:
+        """Write down what was seen of a file; gives the event that it is, if it is one."""
+        file, now_us = look.file, look.file.arrived_us
+        if row is not None and row.checksum == file.checksum:
+            # Touched, not changed: keep what is known of it.
+            self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)
+            return []
+        status = "quarantined" if look.reason is not None else "loaded" if look.promise is not None else "pending"
+        self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
+        if look.reason is not None:
+            return [FileQuarantined(now_us, feed.name, file, look.reason)]
+        if look.promise is not None:
+            return [look.promise]
+        if row is not None and row.min_us is not None:
+            return [FileRewritten(now_us, feed.name, file, ((row.min_us, row.max_us + 1),))]
+        if row is not None and row.status == "loaded":
+            return [FileRewritten(now_us, feed.name, file, ())]
+        return [FileArrived(now_us, feed.name, file)]
+
+    def _promise(self, feed: FeedDeclaration, path: str, now_us: int) -> PunctuationArrived:
+        text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+        try:
+            return PunctuationArrived(now_us, feed.name, parse_instant(text))
+        except ValueError as error:
+            raise Malformed(f"a marker file must hold one time: {error}") from None

@@ -1,0 +1,288 @@
+"""Computing a derived table: full, partition by partition or many at once, or folded from the rows that came.
+
+Every source is read at one snapshot and only up to the trailing edge, so that the result is that of one state of its
+sources whatever is published meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.control.events import Job
+from penstock.declare.sqlview import Aggregate, Rowwise
+from penstock.declare.warehouse import Definition, Warehouse
+from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
+from penstock.engine.rows import within as rows_within
+from penstock.errors import PenstockError
+from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
+from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
+from penstock.model.schema import Schema
+from penstock.model.tables import Edge
+from penstock.model.time import BEGIN_US, END_US, format_instant, moment
+from penstock.requests.needs import Piece, partitions_of
+from penstock.tables import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Files of one table as one job reads them."""
+
+    files: tuple[DataFile, ...]
+    paths: tuple[str, ...]
+    schema: Schema
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+# (table, partitions or None for all, only content after this snapshot or None) -> the files at the job's snapshot
+Lookup = Callable[[str, PartitionSet | None, int | None], Slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows for some partitions of a table, which replace what is there or come in addition."""
+
+    frame: DataFrame
+    partitions: PartitionSet
+    append: bool
+    input_bytes: int
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What a Python view that asks for `partition` gets: the partition that it is to compute."""
+
+    start_us: int
+    end_us: int
+
+    @property
+    def start(self) -> object:
+        return moment(self.start_us)
+
+    @property
+    def end(self) -> object:
+        return moment(self.end_us)
+
+
+class Derivation:
+    def __init__(self, session: SparkSession, warehouse: Warehouse, job: Job, lookup: Lookup) -> None:
+        self.session = session
+        self.definition: Definition = warehouse.definitions[job.table]
+        self.warehouse = warehouse
+        self.graph: Graph = warehouse.graph
+        self.job = job
+        self.lookup = lookup
+        self.grain = self.definition.table.grain
+        self.bytes = 0
+
+    def outputs(self) -> tuple[list[Output], str]:
+        """What to write, and in a few words how it was computed."""
+        if not self._folds():
+            return [self._recompute(self.job.pieces)], "full"
+        # Usually all pieces share one need and this is one query.
+        groups: dict[tuple[int, int], list[Piece]] = {}
+        again: list[Piece] = []
+        for piece in self.job.pieces:
+            if piece.need.append:
+                groups.setdefault((piece.need.since, piece.need.edge_us), []).append(piece)
+            else:
+                again.append(piece)
+        outputs = [self._fold(pieces) for pieces in groups.values()]
+        if again:
+            outputs.append(self._recompute(tuple(again)))
+        return outputs, "fold" if not again else "fold and full"
+
+    def _folds(self) -> bool:
+        if not self.definition.table.foldable or not any(piece.need.append for piece in self.job.pieces):
+            return False
+        view = self.definition.view
+        assert view is not None
+        if isinstance(view.how, Aggregate) and view.how.state:
+            # Files rewritten by someone else lost what folding needs.
+            stored = self.lookup(self.job.table, partitions_of(self.job.pieces), None).files
+            wanted = {column.name for column in view.how.state}
+            return all(wanted <= set(file.physical.split(",")) for file in stored)
+        return True
+
+    # Full
+
+    def _recompute(self, pieces: Sequence[Piece]) -> Output:
+        partitions = partitions_of(list(pieces))
+        if self.grain is WHOLE or self.definition.separable:
+            frame = self._view(partitions, None)
+        else:
+            single = [PartitionSet(((start, self.grain.shift(start, 1)),)) for start in partitions.starts(self.grain)]
+            frames = [self._view(each, each.intervals[0]) for each in single if self._has_input(each)]
+            # Without input there are no rows, but the columns must be known.
+            frame = (
+                reduce(DataFrame.unionAll, frames) if frames else self._view(single[0], single[0].intervals[0]).limit(0)
+            )
+        return Output(self._cut(frame, partitions), partitions, False, self.bytes, self._hidden())
+
+    def _has_input(self, partition: PartitionSet) -> bool:
+        """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
+        for every hour that nothing happened in, back to the first record ever."""
+        return any(
+            self.lookup(edge.source, _unless_everything(edge.map.required(partition)), None).files
+            for edge in self.graph.into[self.job.table]
+            if self.graph.flows[edge.source]
+        )
+
+    def _hidden(self) -> tuple[str, ...]:
+        view = self.definition.view
+        if view is None or not isinstance(view.how, Aggregate) or not self.definition.table.foldable:
+            return ()
+        return tuple(column.name for column in view.how.state)
+
+    def _view(self, partitions: PartitionSet, one: Interval | None) -> DataFrame:
+        """The view's rows for some partitions."""
+        frames = {}
+        for edge in self.graph.into[self.job.table]:
+            frames[edge.source] = self._source(edge, partitions)
+        view = self.definition.view
+        if view is None:
+            return self._called(frames, one)
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        sql = view.sql
+        if isinstance(view.how, Aggregate) and self.definition.table.foldable:
+            sql = view.how.delta_sql  # over all rows it gives the whole result, with the state that folding needs
+        arguments = {}
+        if view.parameters:
+            assert one is not None
+            arguments = {"partition_start": moment(one[0]), "partition_end": moment(one[1])}
+            arguments = {name: arguments[name] for name in view.parameters}
+        return self.session.sql(sql, args=arguments or None)
+
+    def _called(self, frames: dict[str, DataFrame], one: Interval | None) -> DataFrame:
+        function = self.definition.declaration.function
+        assert function is not None
+        extra = {}
+        if self.definition.wants_partition:
+            extra["partition"] = PartitionContext(*(one or (BEGIN_US, END_US)))
+        result = function(**frames, **extra)
+        if not isinstance(result, DataFrame):
+            raise RowsProblem(
+                f"the function of `{self.job.table}` returned {type(result).__name__}, expected a DataFrame"
+            )
+        return result
+
+    def _source(self, edge: Edge, partitions: PartitionSet) -> DataFrame:
+        within = _unless_everything(edge.map.required(partitions))
+        found = self.lookup(edge.source, within, None)
+        self.bytes += found.size_bytes
+        return self._until_edge(edge, self._read(found))
+
+    def _read(self, found: Slice) -> DataFrame:
+        return read_files(self.session, found.paths, found.schema, found.size_bytes)
+
+    def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
+        """Only rows before the trailing edge."""
+        time = self.warehouse.definitions[edge.source].time
+        if (
+            self.job.edge_us is None
+            or time is None
+            or not self.graph.flows[edge.source]
+            or edge.source == self.job.table
+        ):
+            return frame
+        return frame.where(f"{quoted(time)} < {instant_literal(edge.map.cut(self.job.edge_us))}")
+
+    def _cut(self, frame: DataFrame, partitions: PartitionSet) -> DataFrame:
+        """Where source partitions overlap several of the table's, the view may give rows of other partitions."""
+        if self.grain is WHOLE or all(self._exact(edge, partitions) for edge in self.graph.into[self.job.table]):
+            return frame
+        assert self.definition.time is not None
+        return frame.where(rows_within(self.definition.time, partitions))
+
+    def _exact(self, edge: Edge, partitions: PartitionSet) -> bool:
+        return edge.map.required(partitions) == partitions
+
+    # Folding
+
+    def _fold(self, pieces: list[Piece]) -> Output:
+        """Rows that the partitions do not contain yet: all of newer files, and of older ones those that waited for
+        the trailing edge."""
+        view = self.definition.view
+        assert view is not None
+        (edge,) = self.graph.into[self.job.table]
+        partitions = partitions_of(pieces)
+        need = pieces[0].need
+        within = _unless_everything(edge.map.required(partitions))
+        newer = self.lookup(edge.source, within, need.since - 1)
+        self.bytes += newer.size_bytes
+        rows = self._until_edge(edge, self._read(newer))
+        time = self.warehouse.definitions[edge.source].time
+        if self.job.edge_us is not None and time is not None and self._rows_wait(edge.source):
+            waited = self._waited(edge, within, newer, need.edge_us, time)
+            rows = rows.unionAll(waited) if waited is not None else rows
+        rows.createOrReplaceTempView(edge.source)
+        if isinstance(view.how, Rowwise):
+            return Output(self.session.sql(view.how.delta_sql), partitions, True, self.bytes)
+        assert isinstance(view.how, Aggregate)
+        delta = self.session.sql(view.how.delta_sql)
+        stored = self.lookup(self.job.table, partitions, None)
+        self.bytes += stored.size_bytes
+        if not stored.files:
+            return Output(delta, partitions, False, self.bytes, self._hidden())
+        existing = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes)
+        both = existing.unionAll(delta)
+        if self.bytes <= SMALL_BYTES:
+            both = both.coalesce(1)
+        both.createOrReplaceTempView("_penstock_rows")
+        merged = self.session.sql(view.how.group_sql("_penstock_rows"))
+        return Output(merged, partitions, False, self.bytes, self._hidden())
+
+    def _rows_wait(self, source: str) -> bool:
+        """Whether published rows of the source can lie beyond the edge: only where something holds the edge back."""
+        if self.definition.table.when == "closed":
+            return True
+        feed = self.graph.tables[source].feed
+        return feed is not None and (self.graph.feeds[feed].lateness_us > 0 or self.graph.feeds[feed].punctuated)
+
+    def _waited(
+        self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str
+    ) -> DataFrame | None:
+        """Rows of older files that lie between the table's old and its new edge."""
+        grain = edge.map.source
+        reach = PartitionSet.of((grain.floor(edge_us) if edge_us > BEGIN_US else BEGIN_US, END_US))
+        asked = None if grain is WHOLE else reach if within is None else within & reach
+        every = self.lookup(edge.source, asked, None)
+        known = {file.id for file in newer.files}
+        older = [path for file, path in zip(every.files, every.paths, strict=True) if file.id not in known]
+        if not older:
+            return None
+        size = sum(file.size_bytes for file in every.files if file.id not in known)
+        self.bytes += size
+        frame = self._until_edge(edge, read_files(self.session, older, every.schema, size))
+        return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
+
+
+def _unless_everything(partitions: PartitionSet) -> PartitionSet | None:
+    return None if partitions == EVERYTHING else partitions
+
+
+def check_partitions(table: str, files: Sequence[DataFile], partitions: PartitionSet, partitioned: bool) -> None:
+    """A view may only give rows of the partitions that it was asked for."""
+    if not partitioned:
+        return
+    outside = [file for file in files if file.partition_us not in partitions]
+    if outside:
+        rows = sum(file.records for file in outside)
+        raise ViewProblem(
+            f"`{table}` gave {rows} rows of other partitions than it was asked for, for example of "
+            f"{format_instant(outside[0].partition_us)}: its time column must lie in the partition that the row is made for; "
+            "check `time`, or say how the source is read with `sources`"
+        )
+
+
+class ViewProblem(PenstockError):
+    pass

@@ -1,0 +1,272 @@
+"""Carries out one job: compute, then publish. Publishing is one transaction: the files of all tables that the job
+changed, the event, the versions, the state of the loaded files. Before it nothing is visible, after it everything is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+
+from penstock.control.events import Event, FeedFile, FileQuarantined, Job, Publication, UpdateFailed, UpdateFinished
+from penstock.declare.warehouse import Warehouse
+from penstock.engine.rows import time_range
+from penstock.errors import PenstockError
+from penstock.model.grain import WHOLE
+from penstock.model.partitions import Interval, PartitionSet
+from penstock.model.schema import Schema
+from penstock.model.time import BEGIN_US, END_US
+from penstock.requests.needs import changed_by
+from penstock.store.store import Fenced, Store
+from penstock.tables import Catalogue, Change, DataFile, Note, SchemaConflict
+
+
+class BadFiles(PenstockError):
+    """Delivered files that cannot be loaded after all."""
+
+    def __init__(self, found: Sequence[tuple[FeedFile, str]]) -> None:
+        self.found = tuple(found)
+        super().__init__("; ".join(f"{file.uri}: {reason}" for file, reason in found))
+
+
+@dataclass(frozen=True)
+class Made:
+    """Files that a job wrote for one table."""
+
+    table: str
+    schema: Schema
+    files: tuple[DataFile, ...]
+    # Partitions whose files end: () none, None all of the table.
+    replace: tuple[Interval, ...] | None = ()
+    drop: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    made: tuple[Made, ...]
+    how: str
+    quarantined_rows: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+class Compute(Protocol):
+    """The data work of a job. Spark does it; tests of crashes use a small one without Spark."""
+
+    def run(self, job: Job, folder: str) -> Computed: ...
+
+
+Step = Callable[[str], None]
+
+
+class Executor:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        store: Store,
+        catalogue: Catalogue,
+        compute: Compute,
+        now_us: Callable[[], int],
+        owner: str,
+        step: Step = lambda _name: None,
+    ) -> None:
+        self.warehouse = warehouse
+        self.store = store
+        self.catalogue = catalogue
+        self.compute = compute
+        self.now_us = now_us
+        self.owner = owner
+        # Called between any two steps that touch the world, so that tests can stop there.
+        self._step = step
+
+    def run(self, job: Job) -> None:
+        """Do the job and log how it ended. Only a lost store or another owner raises."""
+        began = perf_counter()
+        try:
+            self._step("started")
+            computed = self.compute.run(job, f"{job.id}-{self.owner[-8:]}")
+            self._step("computed")
+            self._make_durable(computed)
+            self._step("durable")
+            self._publish(job, computed, perf_counter() - began)
+            self._step("published")
+        except Fenced:
+            raise
+        except Exception as error:
+            self._fail(job, error, perf_counter() - began)
+
+    def _make_durable(self, computed: Computed) -> None:
+        """Data must be on disk before the catalogue says so."""
+        folders = set()
+        for made in computed.made:
+            for file in made.files:
+                path = self.catalogue.locate(made.table, file)
+                if "://" not in path:
+                    _sync(path)
+                    folders.add(str(Path(path).parent))
+        for folder in folders:
+            _sync(folder)
+
+    def _publish(self, job: Job, computed: Computed, seconds: float) -> None:
+        changes = _changes(computed.made)
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            at_us = self.now_us()
+            complete_us = self._complete(job, computed)
+            note = Note(
+                "penstock",
+                f"{job.kind} {job.table}",
+                {
+                    "job": job.id,
+                    "complete_us": complete_us,
+                    "partitions": [list(interval) for interval in self._partitions(job, computed)],
+                    "pin": job.pin,
+                    "reflects": dict(job.reflects) if job.reflects is not None else None,
+                },
+            )
+            snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
+            self._step("files published")
+            publications: tuple[Publication, ...] = ()
+            if job.kind == "upkeep":
+                publications = (Publication(job.table, snapshot, append=True),)
+            else:
+                publication = self._publication(job, computed, snapshot, complete_us)
+                publications = (publication,)
+                reflects = {job.table: snapshot} if job.kind == "load" else None
+                if job.reflects is not None:
+                    reflects = dict(job.reflects)
+                self.store.put_version(conn, job.table, snapshot, at_us, complete_us, reflects, job.id)
+            self._step("version recorded")
+            if job.files:
+                feed = self.warehouse.definitions[job.table].table.feed
+                assert feed is not None
+                span = _span(publications[0].changed)
+                if not self.warehouse.graph.flows[job.table] and self.warehouse.graph.feeds[feed].mode == "append":
+                    span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
+                self.store.mark_loaded(conn, feed, job.files, span)
+            self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, computed.how)])
+            self._step("event appended")
+
+    def _own(self, job: Job, computed: Computed) -> list[Made]:
+        return [made for made in computed.made if made.table == job.table]
+
+    def _partitions(self, job: Job, computed: Computed) -> tuple[Interval, ...]:
+        if job.pieces:
+            return PartitionSet.of(*((piece.start_us, piece.end_us) for piece in job.pieces)).intervals
+        grain = self.warehouse.definitions[job.table].table.grain
+        if grain is WHOLE:
+            return ()
+        starts = {file.partition_us for made in self._own(job, computed) for file in made.files}
+        return PartitionSet.of(*((start, grain.shift(start, 1)) for start in starts)).intervals
+
+    def _ranges(self, job: Job, computed: Computed) -> list[Interval]:
+        time = self.warehouse.definitions[job.table].time
+        return [r for made in self._own(job, computed) for r in time_range(made.files, time)] if time else []
+
+    def _complete(self, job: Job, computed: Computed) -> int | None:
+        """Up to which time the table is complete when this is published."""
+        if job.kind != "load":
+            return job.complete_us
+        definition = self.warehouse.definitions[job.table]
+        feed = self.warehouse.graph.feeds[definition.table.feed or ""]
+        ranges = self._ranges(job, computed)
+        if not self.warehouse.graph.flows[job.table] or feed.punctuated or not ranges:
+            return None
+        leading = max(end for _, end in ranges)
+        if feed.mode == "snapshot":
+            # One file is the whole of its partitions.
+            return definition.table.grain.ceil(leading)
+        return leading - feed.lateness_us
+
+    def _publication(self, job: Job, computed: Computed, snapshot: int, complete_us: int | None) -> Publication:
+        own = self._own(job, computed)
+        ranges = self._ranges(job, computed)
+        pieces = [(piece.start_us, piece.end_us) for piece in job.pieces]
+        if job.kind == "load":
+            flows = self.warehouse.graph.flows[job.table]
+            changed = PartitionSet.of(*ranges, *pieces).intervals if flows else ()
+        else:
+            changed = changed_by(job.pieces, job.edge_us)
+        return Publication(
+            table=job.table,
+            snapshot=snapshot,
+            append=all(made.replace == () for made in own),
+            changed=changed,
+            complete_us=complete_us,
+            leading_us=max((end - 1 for _, end in ranges), default=None),
+            begin_us=min((start for start, _ in ranges), default=None),
+            rows=sum(file.records for made in own for file in made.files),
+            size_bytes=sum(file.size_bytes for made in own for file in made.files),
+            files=sum(len(made.files) for made in own if made.replace == ()),
+            quarantined_rows=computed.quarantined_rows,
+        )
+
+    def _fail(self, job: Job, error: Exception, seconds: float) -> None:
+        at_us = self.now_us()
+        final = isinstance(error, SchemaConflict)
+        events: list[Event] = [UpdateFailed(at_us, job.id, job.table, explain_error(error), seconds, final)]
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            if isinstance(error, BadFiles):
+                feed = self.warehouse.definitions[job.table].table.feed
+                assert feed is not None
+                known = self.store.known_files(conn, feed, [file.uri for file, _ in error.found])
+                for file, reason in error.found:
+                    if file.uri in known and known[file.uri].checksum != file.checksum:
+                        continue  # its new content was noticed already, and is loaded next
+                    # After the failure, which gives all files back to the table.
+                    events.append(FileQuarantined(at_us, feed, file, reason))
+                    self.store.put_file(conn, feed, file, 0, "quarantined", reason)
+            self.store.append(conn, events)
+
+
+def _changes(made: Sequence[Made]) -> list[Change]:
+    """One change per table: a job may both add to a table and replace partitions of it."""
+    by_table: dict[str, list[Made]] = {}
+    for part in made:
+        by_table.setdefault(part.table, []).append(part)
+    return [
+        Change(
+            table,
+            parts[0].schema or parts[-1].schema,
+            None
+            if any(part.replace is None for part in parts)
+            else PartitionSet.of(*(interval for part in parts for interval in part.replace or ())).intervals,
+            [file for part in parts for file in part.files],
+            [file for part in parts for file in part.drop],
+        )
+        for table, parts in by_table.items()
+    ]
+
+
+def _span(ranges: Sequence[Interval]) -> Interval | None:
+    return (ranges[0][0], ranges[-1][1] - 1) if ranges else None
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def explain_error(error: BaseException) -> str:
+    """The part of an error that a person can use: no stack of the JVM, not the whole query plan."""
+    if isinstance(error, Py4JJavaError):
+        return _root_cause(error.java_exception)
+    text = str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    text = "\n".join(line for line in text.splitlines() if line.strip())[:2000]
+    return text if isinstance(error, PenstockError) else f"{type(error).__name__}: {text}"
+
+
+def _root_cause(error: Any) -> str:
+    """What went wrong first inside the JVM; the layers above it only say that something did."""
+    while error.getCause() is not None:
+        error = error.getCause()
+    text = str(error.toString()).split("\n\tat ")[0].strip()
+    return text.split(": ", 1)[-1][:2000] if ": " in text else text[:2000]

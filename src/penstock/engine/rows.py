@@ -1,0 +1,152 @@
+"""Between Spark's rows and the files of a partition: cutting a DataFrame into partitions, writing, reading back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.engine.leftovers import delete_files
+from penstock.errors import PenstockError
+from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
+from penstock.model.partitions import PartitionSet
+from penstock.model.schema import Column, Schema, ddl
+from penstock.model.time import instant
+from penstock.tables import DataFile, read_footer
+
+PARTITION = "_penstock_p"
+# Below this much input one task and one file are best.
+SMALL_BYTES = 48 << 20
+
+
+class RowsProblem(PenstockError):
+    """What a view or transform gave cannot be stored; trying again gives the same."""
+
+
+def micros(time: str) -> str:
+    """A time column in microseconds, as SQL. Expressions are text throughout: each call into the JVM costs."""
+    return f"unix_micros(cast({quoted(time)} as timestamp))"
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def instant_literal(instant_us: int) -> str:
+    return f"timestamp_micros({instant_us}L)"
+
+
+def within(time: str, partitions: PartitionSet) -> str:
+    """Whether a row's time lies in the partitions, as SQL."""
+    return " or ".join(
+        f"({micros(time)} >= {max(start, -(2**62))}L and {micros(time)} < {end}L)" for start, end in partitions
+    ) or "false"  # fmt: skip
+
+
+def partition_start(time: str, grain: Grain) -> str:
+    """The start of each row's partition in microseconds, as the model computes it, as SQL."""
+    if isinstance(grain, Fixed):
+        return f"{micros(time)} - pmod({micros(time)} - {grain.offset_us}L, {grain.width_us}L)"
+    assert isinstance(grain, Calendar)
+    local = f"from_utc_timestamp(cast({quoted(time)} as timestamp), '{grain.zone}')"
+    return f"unix_micros(to_utc_timestamp(date_trunc('{grain.name}', {local}), '{grain.zone}'))"
+
+
+def schema_of(frame: DataFrame) -> Schema:
+    return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+
+
+def struct_of(schema: Schema) -> StructType:
+    return cast(StructType, StructType.fromDDL(ddl(schema)))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Files that were written for one table but not published yet."""
+
+    folder: Path
+    schema: Schema
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.records for file in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def stage(
+    frame: DataFrame,
+    folder: Path,
+    root: str,
+    time: str | None,
+    grain: Grain,
+    input_bytes: int,
+    hidden: Sequence[str] = (),
+) -> Staged:
+    """Write a DataFrame's rows as Parquet files, each within one partition, into a folder of its own."""
+    schema = tuple(column for column in schema_of(frame) if column.name not in hidden)
+    for column in schema:
+        if column.type == "void":
+            raise RowsProblem(f"column `{column.name}` has no type; write cast(null as <type>)")
+    if grain is not WHOLE:
+        assert time is not None
+        frame = frame.selectExpr("*", f"{partition_start(time, grain)} as {PARTITION}")
+    if input_bytes <= SMALL_BYTES:
+        frame = frame.coalesce(1)
+    writer = frame.write.mode("append")
+    if grain is not WHOLE:
+        writer = writer.partitionBy(PARTITION)
+    writer.parquet(str(folder))
+    return Staged(folder, schema, tuple(_written(folder, root, grain)))
+
+
+def _written(folder: Path, root: str, grain: Grain) -> list[DataFile]:
+    files = []
+    for path in sorted(folder.rglob("*.parquet")) if folder.exists() else ():
+        start = 0
+        if grain is not WHOLE:
+            value = path.parent.name.split("=", 1)[1]
+            if not value.lstrip("-").isdigit():
+                raise RowsProblem("some rows have no time (null in the time column), so they belong to no partition")
+            start = int(value)
+        file = read_footer(str(path), start, root)
+        if file.records:
+            files.append(file)
+        else:
+            delete_files([str(path)], Path(root).parent.parent)
+    return files
+
+
+def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size_bytes: int) -> DataFrame:
+    """Rows of published files. The schema is known, so Spark need not look at any of them first. A small input is one
+    task: then nothing that follows has to be shuffled."""
+    if not paths:
+        return session.createDataFrame([], struct_of(schema))
+    frame = session.read.schema(ddl(schema)).parquet(*paths)
+    return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
+
+
+def time_range(files: Sequence[DataFile], time: str) -> list[tuple[int, int]]:
+    """For each file the half-open range of its rows' times, from the statistics."""
+    found = []
+    for file in files:
+        stats = next((s for name, s in file.stats.items() if name.lower() == time.lower()), None)
+        if stats is not None and stats.min is not None and stats.max is not None:
+            found.append((parse_stat(stats.min), parse_stat(stats.max) + 1))
+    return found
+
+
+def parse_stat(text: str) -> int:
+    """A time as the catalogue writes it: `2024-03-01`, `2024-03-01 10:00:00.5`, `… 10:00:00+00`."""
+    if len(text) == 10:
+        day = date.fromisoformat(text)
+        return instant(datetime(day.year, day.month, day.day))
+    return instant(datetime.fromisoformat(text))

@@ -1,0 +1,264 @@
+"""The live runtime: the thin driver between the world and the core.
+
+One thread folds the log, decides and hands jobs to tracks; each track is a thread with a Spark session and a scheduler
+pool of its own. Everything that happens goes through the log first, also what other processes ask for (`penstock retry`
+just appends an event), so that the state of the core is always the fold of what the store has.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from penstock.control.controller import Controller
+from penstock.control.events import Event, Job, RunStarted, RunStopped, UpdateStarted, WarehouseDeclared
+from penstock.control.snapshot import dump
+from penstock.declare.warehouse import Warehouse
+from penstock.engine.arrivals import Arrivals
+from penstock.engine.clock import Clock
+from penstock.engine.executor import Executor
+from penstock.engine.feeds import FeedSchemas
+from penstock.engine.leftovers import delete_files, tidy
+from penstock.engine.reading import restored_state
+from penstock.engine.retention import expire
+from penstock.engine.sparkwork import SparkWork
+from penstock.store.lock import RunLock
+from penstock.store.store import Store
+from penstock.tables import Catalogue
+
+SNAPSHOT_EVERY = 2_000
+EXPIRE_EVERY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often the world is looked at."""
+
+    scan_s: float = 0.2
+    log_s: float = 0.5
+
+
+class Runtime:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        store: Store,
+        catalogue: Catalogue,
+        session: Callable[[], SparkSession],
+        clock: Clock | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self.warehouse = warehouse
+        self.store = store
+        self.catalogue = catalogue
+        self.clock = clock or Clock()
+        self.pace = pace or Pace()
+        self.owner = f"run-{uuid.uuid4().hex[:12]}"
+        self.controller = Controller()
+        self._session = session
+        self._lock = RunLock(store, warehouse.declarations.state_folder / "run.lock")
+        self._news = threading.Event()
+        self._stop = threading.Event()
+        self._broken: list[BaseException] = []
+        self._tracks: list[_Track] = []
+        self._saved = 0
+        self._expired_at = monotonic()
+        # Called with each event as it is folded, for those who show what happens.
+        self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
+        self.schemas = FeedSchemas(warehouse, store)
+        self.arrivals = Arrivals(
+            store, warehouse.declarations.folder, list(warehouse.feeds.values()), self.schemas.known, self.clock.now_us
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """Take the project over: nobody else runs it, what a dead process left is given back and swept."""
+        self._lock.acquire(self.owner)
+        try:
+            self._start()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _start(self) -> None:
+        self.controller = Controller(restored_state(self.store))
+        self._saved = self.controller.state.applied
+        declarations = self.warehouse.declarations
+        graph = self.warehouse.graph
+        now_us = self.clock.now_us()
+        declared = WarehouseDeclared(
+            now_us,
+            tuple(graph.feeds.values()),
+            tuple(graph.tables.values()),
+            declarations.tracks,
+            declarations.config.run.policy,
+        )
+        with self.store.write() as conn:
+            self.store.append(conn, [RunStarted(now_us, self.owner), declared])
+        self.tail()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Staged files that no transaction published: their job died, and will be done again."""
+        with self.store.read() as conn:
+            left = list(self.catalogue.unknown_files(conn))
+            scheduled = self.catalogue.scheduled(conn)
+        root = Path(self.catalogue.data_path)
+        delete_files(left, root)
+        tidy(root)
+        self._delete(scheduled)
+
+    def _delete(self, paths: list[str]) -> None:
+        delete_files(paths, Path(self.catalogue.data_path))
+        if paths:
+            with self.store.write() as conn:
+                self.catalogue.forget(conn, paths)
+
+    def stop(self) -> None:
+        """Ask the loop to end after the jobs that run."""
+        self._stop.set()
+        self._news.set()
+
+    def close(self) -> None:
+        for track in self._tracks:
+            track.end()
+        if not self._broken:
+            with self.store.write() as conn:
+                mine = self.store.fact(conn, "owner") == self.owner
+                if mine:
+                    self.store.append(conn, [RunStopped(self.clock.now_us(), self.owner)])
+            if mine:
+                self.tail()
+                self._save_state()
+        self._lock.release()
+
+    # The loop
+
+    def run(self, until_idle: bool = False, on_round: Callable[[], None] = lambda: None) -> None:
+        next_scan = 0.0
+        while True:
+            found = 0
+            if monotonic() >= next_scan and not self._stop.is_set():
+                found = self.arrivals.scan()
+                next_scan = monotonic() + self.pace.scan_s
+            self.tail()
+            started = 0 if self._stop.is_set() else self.decide()
+            on_round()
+            if self._broken:
+                raise self._broken[0]
+            if self._stop.is_set() and not self.controller.state.busy:
+                return
+            if started or found:
+                continue
+            if until_idle and not self.arrivals.unsettled and self.controller.idle and not self.arrivals.scan():
+                return
+            self._maintain()
+            self._wait(next_scan)
+
+    def _wait(self, next_scan: float) -> None:
+        seconds = min(self.pace.log_s, max(0.0, next_scan - monotonic()))
+        wake = self.controller.wake_at_us
+        if wake is not None:
+            seconds = min(seconds, max(0.01, self.clock.wall_s(wake - self.clock.now_us())))
+        self._news.wait(max(0.001, seconds))
+        self._news.clear()
+
+    def tail(self) -> int:
+        """Fold what the log has and we have not seen."""
+        state = self.controller.state
+        with self.store.read() as conn:
+            events = list(self.store.events(conn, state.applied))
+        for number, event in events:
+            self.controller.apply(event, number)
+            self.on_event(number, event)
+        if state.applied - self._saved >= SNAPSHOT_EVERY:
+            self._save_state()
+        return len(events)
+
+    def _save_state(self) -> None:
+        state = self.controller.state
+        if state.applied > self._saved:
+            with self.store.write() as conn:
+                self.store.save_state(conn, state.applied, dump(state))
+            self._saved = state.applied
+
+    def decide(self) -> int:
+        """Ask the core what to do, log it, hand it to the tracks."""
+        decided_at = self.controller.state.applied
+        commands = self.controller.decide(self.clock.now_us())
+        if not commands:
+            return 0
+        events: list[Event] = [
+            UpdateStarted(command.at_us, command.job, command.track, command.why, decided_at) for command in commands
+        ]
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            self.store.append(conn, events)
+        self.tail()
+        for command in commands:
+            self._track(command.track).take(command.job)
+        return len(commands)
+
+    def _track(self, number: int) -> _Track:
+        while len(self._tracks) <= number:
+            self._tracks.append(_Track(len(self._tracks), self._executor(), self._finished))
+        return self._tracks[number]
+
+    def _executor(self) -> Executor:
+        session = self._session()
+        work = SparkWork(session.newSession(), self.warehouse, self.store, self.catalogue, self.schemas.fixed(session))
+        return Executor(self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner)
+
+    def _finished(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._broken.append(error)
+        self._news.set()
+
+    def _maintain(self) -> None:
+        """Old versions are forgotten now and then, between other things."""
+        if monotonic() - self._expired_at < EXPIRE_EVERY_S:
+            return
+        self._expired_at = monotonic()
+        pins = [running.job.pin for running in self.controller.state.busy.values()]
+        self._delete(expire(self.warehouse, self.store, self.catalogue, self.clock.now_us(), pins))
+
+
+class _Track:
+    """One lane of work: a thread whose Spark jobs run in a pool of its own."""
+
+    def __init__(self, number: int, executor: Executor, done: Callable[[BaseException | None], None]) -> None:
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._number = number
+        self._executor = executor
+        self._done = done
+        self._thread = InheritableThread(target=self._work, name=f"penstock-track-{number}")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def take(self, job: Job) -> None:
+        self._queue.put(job)
+
+    def end(self) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout=60)
+
+    def _work(self) -> None:
+        spark = getattr(self._executor.compute, "session", None)
+        if spark is not None:
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
+        while (job := self._queue.get()) is not None:
+            try:
+                self._executor.run(job)
+                self._done(None)
+            except BaseException as error:
+                self._done(error)
+                return

@@ -1,0 +1,114 @@
+"""How far a table is complete, and how stale it is (Golab, Johnson, Shkapenyuk 2011, Sec. 2.2 and 2.3).
+
+`edge` is the safe freshness: all records with a time before it are in. Staleness at time t is t - edge. A change of an
+old partition does not move the edge, so a backfill never makes a table look fresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.grain import WHOLE, Grain
+from penstock.model.partitions import EMPTY, PartitionSet
+from penstock.model.relations import Everything, PartitionMap, Relation, fits
+from penstock.model.time import SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEdge:
+    """How far one source is complete, as its reader sees it."""
+
+    edge_us: int
+    grain: Grain
+    relation: Relation
+    exact_time: bool
+
+    def map_to(self, table: Grain) -> PartitionMap:
+        return PartitionMap(self.relation, self.grain, table)
+
+    def cuttable_to(self, table: Grain, cut_us: int) -> bool:
+        """Whether the table can use the rows of this source before a time and no others. Rows with times of their own
+        can be cut anywhere; a roll-up that is ahead only between its partitions, and one whose partitions do not fit
+        into the table's not at all: it is used as it is."""
+        if self.exact_time or self.edge_us <= cut_us or not cuts(self.grain, table):
+            return True
+        if not isinstance(self.relation, Everything) and self.relation.high < 1:
+            return True  # a window that ends before the partition itself only ever reads whole partitions
+        return self.grain.floor(cut_us) == cut_us
+
+
+def cuts(source: Grain, table: Grain) -> bool:
+    """Whether a roll-up can be cut where partitions of its reader end."""
+    return source is not WHOLE and fits(source, table)
+
+
+def trailing_edge(sources: Iterable[SourceEdge], table: Grain, *, closed: bool = False) -> int | None:
+    """The time up to which a table can be made consistently from its sources; None if none of them flows with time.
+
+    Rows of a source that is ahead are cut at the edge. A roll-up cannot be cut inside a partition, so a roll-up that is
+    ahead lowers the edge to one of its own boundaries.
+    """
+    streams = [(stream, stream.map_to(table)) for stream in sources]
+    if not streams:
+        return None
+    edge = min(way.carried(stream.edge_us) for stream, way in streams)
+    while True:
+        lowered = table.floor(edge) if closed and table is not WHOLE else edge
+        for stream, way in streams:
+            cut = way.cut(lowered)
+            if not stream.cuttable_to(table, cut):
+                lowered = min(lowered, way.carried(stream.grain.floor(cut)))
+        if lowered == edge:
+            return edge
+        edge = lowered
+
+
+def out_of_reach(sources: Iterable[SourceEdge], table: Grain, edge_us: int) -> PartitionSet:
+    """The partitions that cannot be made as of `edge_us` now: they read rows that a source does not have yet, or that
+    one which is ahead has already merged with later ones."""
+    found = EMPTY
+    for stream in sources:
+        way = stream.map_to(table)
+        cut = way.cut(edge_us)
+        if way.carried(stream.edge_us) < edge_us:
+            found |= way.affected(PartitionSet.of((stream.edge_us, cut)))
+        elif not stream.cuttable_to(table, cut):
+            found |= way.affected(PartitionSet.of((stream.grain.floor(cut), cut)))
+    return found
+
+
+class Staleness:
+    """The integral of staleness over time, kept by adding one trapezium whenever the edge moves."""
+
+    __slots__ = ("area", "edge_us", "peak_us", "seconds", "since_us")
+
+    def __init__(self) -> None:
+        self.edge_us: int | None = None
+        self.since_us = 0
+        self.area = 0.0  # square seconds
+        self.seconds = 0.0
+        self.peak_us = 0
+
+    def moved(self, now_us: int, edge_us: int) -> None:
+        self._account(now_us)
+        self.edge_us, self.since_us = edge_us, now_us if self.edge_us is None else max(now_us, self.since_us)
+
+    def _account(self, now_us: int) -> None:
+        if self.edge_us is None or now_us <= self.since_us:
+            return
+        width = (now_us - self.since_us) / SECOND_US
+        first, last = self.since_us - self.edge_us, now_us - self.edge_us
+        self.area += width * (first + last) / 2 / SECOND_US
+        self.seconds += width
+        self.peak_us = max(self.peak_us, last)
+
+    def mean_us(self, now_us: int) -> int | None:
+        """The average so far."""
+        if self.edge_us is None:
+            return None
+        width = max(0, now_us - self.since_us) / SECOND_US
+        last = max(now_us, self.since_us) - self.edge_us
+        area = self.area + width * (self.since_us - self.edge_us + last) / 2 / SECOND_US
+        seconds = self.seconds + width
+        return round(area / seconds * SECOND_US) if seconds else last

@@ -1,0 +1,204 @@
+"""How a table is cut into partitions of time.
+
+A grain numbers its partitions with consecutive integers. `ordinal(t)` is the partition that holds instant t,
+`start(n)` the first instant of partition n. Everything else (rounding, counting, shifting) follows, and costs the same
+for a minute and for ten years of minutes. The partitions cover the whole time line: the first one reaches back to
+`BEGIN_US`, the last one to `END_US`.
+
+>>> from penstock.model.time import parse_instant, format_instant
+>>> month = parse_grain("month")
+>>> format_instant(month.ceil(parse_instant("2024-02-10")))
+'2024-03-01 00:00'
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, instant, moment
+
+
+class Grain:
+    """Base of all grains: what follows from `ordinal` and `start` alone."""
+
+    name: str
+
+    def ordinal(self, instant_us: int) -> int:
+        raise NotImplementedError
+
+    def start(self, ordinal: int) -> int:
+        raise NotImplementedError
+
+    def floor(self, instant_us: int) -> int:
+        """The start of the partition that holds the instant."""
+        return END_US if instant_us >= END_US else self.start(self.ordinal(instant_us))
+
+    def ceil(self, instant_us: int) -> int:
+        """The first boundary that is not before the instant."""
+        if instant_us >= END_US:
+            return END_US
+        ordinal = self.ordinal(instant_us)
+        start = self.start(ordinal)
+        return start if start == instant_us else self.start(ordinal + 1)
+
+    def hull(self, start_us: int, end_us: int) -> tuple[int, int]:
+        """The smallest run of whole partitions around a half-open interval."""
+        return self.floor(start_us), self.ceil(end_us)
+
+    def shift(self, start_us: int, partitions: int) -> int:
+        """The boundary so many partitions later (or earlier, if negative). The ends of the time line stay where they are."""
+        if not BEGIN_US < start_us < END_US:
+            return start_us
+        return self.start(self.ordinal(start_us) + partitions)
+
+    def count(self, start_us: int, end_us: int) -> int:
+        """How many partitions a run of whole partitions has."""
+        return self.ordinal(end_us - 1) - self.ordinal(start_us) + 1 if start_us < end_us else 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(Grain):
+    """Partitions of one length: minutes, hours, and in UTC days and weeks."""
+
+    name: str
+    width_us: int
+    offset_us: int = 0
+
+    def ordinal(self, instant_us: int) -> int:
+        if instant_us < FIRST_US:
+            instant_us = FIRST_US
+        elif instant_us > LAST_US:
+            instant_us = LAST_US
+        return (instant_us - self.offset_us) // self.width_us
+
+    def start(self, ordinal: int) -> int:
+        start = ordinal * self.width_us + self.offset_us
+        return BEGIN_US if start <= FIRST_US else END_US if start > LAST_US else start
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar(Grain):
+    """Days, weeks (from Monday) and months by the calendar of a zone, where a day may have 23 or 25 hours."""
+
+    name: str
+    zone: str = "UTC"
+
+    def ordinal(self, instant_us: int) -> int:
+        local = moment(min(max(instant_us, FIRST_US), LAST_US), zone_of(self.zone)).date()
+        if self.name == "month":
+            found = local.year * 12 + local.month - 1
+        else:
+            found = local.toordinal() if self.name == "day" else (local.toordinal() - 1) // 7
+        # Where a clock is set back across midnight, the hour that comes twice stays with the later day.
+        return found + 1 if self.start(found + 1) <= instant_us else found
+
+    def start(self, ordinal: int) -> int:
+        return _start(self.name, self.zone, ordinal)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Grain):
+    """No partitioning: the table is one partition, all of time."""
+
+    name: str = "none"
+
+    def ordinal(self, instant_us: int) -> int:
+        return 0
+
+    def start(self, ordinal: int) -> int:
+        return BEGIN_US if ordinal <= 0 else END_US
+
+    def ceil(self, instant_us: int) -> int:
+        return BEGIN_US if instant_us <= BEGIN_US else END_US
+
+    def shift(self, start_us: int, partitions: int) -> int:
+        return start_us
+
+
+WHOLE = Whole()
+_MINUTES = re.compile(r"(\d+)\s*(?:m|min|minutes?)", re.ASCII)
+_FIXED = {
+    "hour": Fixed("hour", HOUR_US),
+    "day": Fixed("day", DAY_US),
+    # 1970-01-01 was a Thursday: weeks start on the Monday before.
+    "week": Fixed("week", 7 * DAY_US, -3 * DAY_US),
+}
+
+
+def parse_grain(text: str, zone: str = "UTC") -> Grain:
+    """The grain that a user names: `5m` (minutes that divide a day), `hour`, `day`, `week`, `month`, `none`."""
+    word = text.strip().lower()
+    minutes = _MINUTES.fullmatch(word)
+    if word == "minute" or minutes:
+        count = int(minutes[1]) if minutes else 1
+        if count == 0 or 1440 % count or count == 1440:
+            raise ValueError(f"{text!r} does not divide a day; use 1, 2, 3, 5, 10, 15, 20, 30 … minutes, or day")
+        return _FIXED["hour"] if count == 60 else Fixed(f"{count}m", count * MINUTE_US)
+    if word == "none":
+        return WHOLE
+    if word == "hour":
+        return _FIXED["hour"]
+    if word in ("day", "week", "month"):
+        zone_of(zone)
+        if zone == "UTC" and word != "month":
+            return _FIXED[word]
+        return Calendar(word, zone)
+    raise ValueError(f"{text!r} is not a partitioning; expected minutes such as 5m, hour, day, week, month or none")
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not a time zone; write for example Europe/Berlin") from error
+
+
+def nested(finer: Grain, coarser: Grain) -> bool:
+    """Whether each partition of `finer` lies in one partition of `coarser`, and is really finer."""
+    if isinstance(coarser, Whole):
+        return not isinstance(finer, Whole)
+    if isinstance(finer, Fixed) and isinstance(coarser, Fixed):
+        aligned = (coarser.offset_us - finer.offset_us) % finer.width_us == 0
+        return aligned and finer.width_us < coarser.width_us and coarser.width_us % finer.width_us == 0
+    if isinstance(finer, Fixed) and isinstance(coarser, Calendar):
+        if coarser.zone == "UTC":
+            return DAY_US % finer.width_us == 0
+        return finer.width_us <= HOUR_US and _aligned(coarser.zone, finer.width_us)
+    if isinstance(finer, Calendar) and isinstance(coarser, Calendar):
+        return finer.zone == coarser.zone and finer.name == "day" and coarser.name != "day"
+    return False
+
+
+@lru_cache(maxsize=256)
+def _aligned(zone: str, width_us: int) -> bool:
+    """Whether local midnights fall on boundaries of a fixed grain: hours do not fit a day of India (+05:30)."""
+    there = zone_of(zone)
+    offsets = {
+        datetime(year, month, 1, tzinfo=there).utcoffset() for year in range(1970, 2038) for month in range(1, 13)
+    }
+    return all(offset is not None and offset % timedelta(microseconds=width_us) == timedelta(0) for offset in offsets)
+
+
+_FIRST_DAY, _LAST_DAY = date(1, 12, 1).toordinal(), date(9998, 12, 31).toordinal()
+
+
+@lru_cache(maxsize=1 << 16)
+def _start(name: str, zone: str, ordinal: int) -> int:
+    if name == "month":
+        year, month = divmod(min(max(ordinal, 23), 9998 * 12 + 11), 12)
+        first = date(year, month + 1, 1)
+    else:
+        first = date.fromordinal(min(max(ordinal if name == "day" else ordinal * 7 + 1, _FIRST_DAY), _LAST_DAY))
+    # A midnight that does not exist (a gap) becomes the instant the gap ends, one that comes twice the first of both.
+    start = instant(datetime.combine(first, time.min, zone_of(zone)))
+    return BEGIN_US if start <= FIRST_US else END_US if start > LAST_US else start

@@ -1,0 +1,151 @@
+"""The graph of tables: who reads whom, in which order, and what follows from that for each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from penstock.model.grain import WHOLE
+from penstock.model.relations import SAME, PartitionMap
+from penstock.model.tables import DEFAULT_PERIOD_US, Edge, Feed, Table
+
+
+class CycleError(ValueError):
+    def __init__(self, path: list[str]) -> None:
+        super().__init__("tables depend on each other in a circle: " + " -> ".join(path))
+        self.path = path
+
+
+class Graph:
+    """Immutable after construction. A table may read its own earlier partitions; any other cycle is an error."""
+
+    def __init__(self, feeds: Iterable[Feed], tables: Iterable[Table]) -> None:
+        self.feeds = {feed.name: feed for feed in feeds}
+        self.tables = {table.name: table for table in tables}
+        self.out: dict[str, list[Edge]] = {name: [] for name in self.tables}
+        self.into: dict[str, list[Edge]] = {name: [] for name in self.tables}
+        self.fed_by: dict[str, list[str]] = {name: [] for name in self.feeds}
+        for table in self.tables.values():
+            if table.feed is not None:
+                self.fed_by[table.feed].append(table.name)
+            for source in table.sources:
+                edge = Edge(
+                    source.table,
+                    table.name,
+                    PartitionMap(source.relation, self.tables[source.table].grain, table.grain),
+                )
+                self.out[source.table].append(edge)
+                self.into[table.name].append(edge)
+        self.order = self._topological()
+
+    def _topological(self) -> tuple[str, ...]:
+        waiting = {name: sum(edge.source != name for edge in self.into[name]) for name in self.tables}
+        ready = sorted(name for name, count in waiting.items() if not count)
+        order: list[str] = []
+        while ready:
+            name = ready.pop()
+            order.append(name)
+            for edge in self.out[name]:
+                if edge.table != name:
+                    waiting[edge.table] -= 1
+                    if not waiting[edge.table]:
+                        ready.append(edge.table)
+        if len(order) < len(self.tables):
+            raise CycleError(self._cycle({name for name, count in waiting.items() if count}))
+        return tuple(order)
+
+    def _cycle(self, among: set[str]) -> list[str]:
+        path = [min(among)]
+        while True:
+            before = min(e.source for e in self.into[path[-1]] if e.source in among and e.source != path[-1])
+            if before in path:
+                return [before, *reversed(path[path.index(before) :])]
+            path.append(before)
+
+    @cached_property
+    def ancestors(self) -> dict[str, frozenset[str]]:
+        """Of each table, all tables that it is made from, directly or not; not itself."""
+        found: dict[str, frozenset[str]] = {}
+        for name in self.order:
+            above = {edge.source for edge in self.into[name]} - {name}
+            found[name] = frozenset(above.union(*(found[source] for source in above)))
+        return found
+
+    @cached_property
+    def origins(self) -> dict[str, frozenset[str]]:
+        """Of each table, the base tables that it is made from; of a base table, itself."""
+        return {
+            name: frozenset({name})
+            if self.tables[name].is_base
+            else frozenset(above for above in self.ancestors[name] if self.tables[above].is_base)
+            for name in self.order
+        }
+
+    @cached_property
+    def flows(self) -> dict[str, bool]:
+        """Whether a table flows with time. One that does has an edge, which holds back its readers; one that does not
+        (a snapshot without partitions, a feed without event times, views over only such) is simply as it is now."""
+        found: dict[str, bool] = {}
+        for name in self.order:
+            table = self.tables[name]
+            if table.feed is not None:
+                feed = self.feeds[table.feed]
+                found[name] = feed.timed and not (feed.mode == "snapshot" and table.grain is WHOLE)
+            else:
+                found[name] = any(found[edge.source] for edge in self.into[name] if edge.source != name)
+        return found
+
+    @cached_property
+    def fluid(self) -> dict[str, bool]:
+        """Whether old partitions of a table change as time goes on: a life-time roll-up is one partition, the share of
+        an hour in its day changes all day. Such a table cannot be cut at a time, so it is read as it is."""
+        return {
+            name: self.flows[name]
+            and not (table.is_base or table.exact_time)
+            and not all(e.map.confined for e in self.into[name] if e.source != name and self.flows[e.source])
+            for name, table in self.tables.items()
+        }
+
+    @cached_property
+    def folds(self) -> dict[str, bool]:
+        """Whether rows that are appended to a table's source may be added to what the table has: it says so, it has one
+        source, and a partition that it begins has no older rows."""
+        found: dict[str, bool] = {}
+        for name, table in self.tables.items():
+            into = self.into[name]
+            found[name] = (
+                table.foldable
+                and self.flows[name]
+                and len(into) == 1
+                and (table.grain is WHOLE or (into[0].map.relation == SAME and into[0].map.confined))
+            )
+        return found
+
+    @cached_property
+    def chained(self) -> frozenset[str]:
+        """Tables that read their own earlier partitions."""
+        return frozenset(name for name in self.tables if any(edge.source == name for edge in self.into[name]))
+
+    @cached_property
+    def periods_us(self) -> dict[str, int]:
+        """Of each table its own period or that of its feed, else the largest of its ancestors."""
+        periods: dict[str, int] = {}
+        for name in self.order:
+            table = self.tables[name]
+            if table.period_us is not None:
+                periods[name] = table.period_us
+            elif table.feed is not None:
+                periods[name] = self.feeds[table.feed].period_us
+            else:
+                above = [periods[edge.source] for edge in self.into[name] if edge.source != name]
+                periods[name] = max(above, default=DEFAULT_PERIOD_US)
+        return periods
+
+    @cached_property
+    def inherited(self) -> dict[str, float]:
+        """Of each table the largest priority among itself and everything made from it (Golab et al., Sec. 3.3)."""
+        found: dict[str, float] = {}
+        for name in reversed(self.order):
+            below = (found[edge.table] for edge in self.out[name] if edge.table != name)
+            found[name] = max(self.tables[name].priority, *below, 0.0)
+        return found

@@ -1,0 +1,91 @@
+"""What users declare, as far as deciding needs it: feeds, tables, and what tables read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from penstock.model.grain import Grain, parse_grain
+from penstock.model.relations import Everything, PartitionMap, Relation, Window
+from penstock.model.time import DAY_US, MINUTE_US
+
+Mode = Literal["append", "snapshot"]
+When = Literal["continuous", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A source of files outside the warehouse."""
+
+    name: str
+    period_us: int = MINUTE_US
+    # How much older than the newest record a record may still be. Data older than the newest minus this are complete.
+    lateness_us: int = 0
+    # Completeness comes from marker files alone ("nothing older than t will come").
+    punctuated: bool = False
+    mode: Mode = "append"
+    timed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One table that another reads, and which of its partitions: a window in partitions of the reader, or all."""
+
+    table: str
+    window: tuple[int, int] | None = None
+
+    @property
+    def relation(self) -> Relation:
+        return Everything() if self.window is None else Window(*self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    partition: str = "none"
+    zone: str = "UTC"
+    feed: str | None = None
+    sources: tuple[Source, ...] = ()
+    priority: float = 1.0
+    period_us: int | None = None
+    target_us: int | None = None
+    # "continuous": the partition in progress is kept up to date as data come; "closed": only whole partitions are made.
+    when: When = "continuous"
+    # What a second of staleness of a changed old partition weighs against one at the leading edge.
+    history_weight: float = 0.1
+    # Whether rows carry their own time (base tables, row-wise views) or that of their partition (roll-ups).
+    exact_time: bool = False
+    # Whether appended rows of the source can be folded in instead of computing the partition again.
+    foldable: bool = False
+    # How many partitions one job may take (views that must be computed partition by partition are costly to plan).
+    chop: int | None = None
+    # Fingerprint of what computes it: a changed one is a reason to recompute.
+    logic: str = ""
+    # How often a failing update is tried before the table is marked failed.
+    attempts: int = 4
+
+    @property
+    def grain(self) -> Grain:
+        return _grain(self.partition, self.zone)
+
+    @property
+    def is_base(self) -> bool:
+        return self.feed is not None
+
+
+@lru_cache(maxsize=4096)
+def _grain(partition: str, zone: str) -> Grain:
+    return parse_grain(partition, zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A way along which changes travel: from a source to a table that reads it."""
+
+    source: str
+    table: str
+    map: PartitionMap
+
+
+DEFAULT_PERIOD_US = DAY_US

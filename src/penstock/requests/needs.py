@@ -1,0 +1,86 @@
+"""What must be recomputed: each partition's reasons, merged into one need.
+
+Every publication gets a global snapshot number, and a job reads all its sources at one such number. A partition without
+a need therefore reflects everything published so far, so a need only has to say from which change on it does not:
+
+    since    the first snapshot that it does not reflect
+    edge     the time up to which rows are reflected (rows behind it waited for the trailing edge)
+    at       when that first change was committed to a base table (or asked for), for its staleness
+    late     something older than the edge changed: a correction, late data, new logic
+    append   only rows were added: the partition can be folded instead of recomputed
+    last     the last event of the log that added to it: a job that was decided before that event leaves a rest
+
+`|` merges two needs of one partition. It is associative, commutative and idempotent, so neither the order of changes nor
+a change that is reported twice matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.partitions import Interval, IntervalMap, PartitionSet
+from penstock.model.time import BEGIN_US
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    since: int
+    edge_us: int
+    at_us: int
+    late: bool = False
+    append: bool = True
+    last: int = 0
+
+    def __or__(self, other: Need) -> Need:
+        if self == other:
+            return self
+        return Need(
+            min(self.since, other.since),
+            min(self.edge_us, other.edge_us),
+            min(self.at_us, other.at_us),
+            self.late or other.late,
+            self.append and other.append,
+            max(self.last, other.last),
+        )
+
+    def __le__(self, other: Need) -> bool:
+        """Whether whatever satisfies `other` satisfies this one too."""
+        return self | other == other
+
+    def rest(self, pin: int, edge_us: int | None, at_us: int) -> Need:
+        """What is left of a need that grew after a job was decided: the job brings the snapshot `pin` up to `edge_us`."""
+        return Need(pin + 1, BEGIN_US if edge_us is None else edge_us, at_us, self.late, self.append, self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of partitions that share a need."""
+
+    start_us: int
+    end_us: int
+    need: Need
+
+
+def restated(at_us: int, last: int = 0) -> Need:
+    """The need of a partition that must be made again from nothing: new logic, a rewritten file, a manual request."""
+    return Need(0, BEGIN_US, at_us, late=True, append=False, last=last)
+
+
+def pending() -> IntervalMap[Need]:
+    return IntervalMap(Need.__or__)
+
+
+def partitions_of(pieces: tuple[Piece, ...] | list[Piece]) -> PartitionSet:
+    return PartitionSet.of(*((piece.start_us, piece.end_us) for piece in pieces))
+
+
+def changed_by(pieces: tuple[Piece, ...], edge_us: int | None) -> tuple[Interval, ...]:
+    """Which event times a job over these pieces changes, for those who read its table: the whole partition where
+    something old changed, else just the rows between the old and the new edge."""
+    ranges = [
+        (piece.start_us, piece.end_us)
+        if piece.need.late or edge_us is None
+        else (max(piece.start_us, piece.need.edge_us), min(piece.end_us, edge_us))
+        for piece in pieces
+    ]
+    return PartitionSet.of(*ranges).intervals

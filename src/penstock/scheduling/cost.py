@@ -1,0 +1,54 @@
+"""How long an update takes: E = alpha + beta * amount, learned per table from finished jobs.
+
+Least squares over exponentially forgotten observations, so that drift is followed; a residual beyond three times the
+usual one counts only as much as that, so that one job on a busy machine does not spoil the estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_FORGET = 0.9
+_START_UP_S = 0.5
+
+
+@dataclass(slots=True)
+class CostModel:
+    weight: float = 0.0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    xy: float = 0.0
+    spread_s: float = 0.0
+    alpha_s: float = _START_UP_S
+    beta_s: float = 0.0
+
+    def expected_s(self, amount: float) -> float:
+        return max(1e-3, self.alpha_s + self.beta_s * amount)
+
+    def observe(self, amount: float, seconds: float) -> None:
+        if self.weight:
+            expected = self.expected_s(amount)
+            residual = seconds - expected
+            limit = 3 * self.spread_s if self.weight > 2 else abs(residual)
+            self.spread_s = _FORGET * self.spread_s + (1 - _FORGET) * min(abs(residual), max(3 * limit, 1e-3))
+            seconds = expected + max(-limit, min(limit, residual)) if limit else seconds
+        else:
+            self.spread_s = seconds / 2
+        self.weight = _FORGET * self.weight + 1
+        self.x = _FORGET * self.x + amount
+        self.y = _FORGET * self.y + seconds
+        self.xx = _FORGET * self.xx + amount * amount
+        self.xy = _FORGET * self.xy + amount * seconds
+        self._fit()
+
+    def _fit(self) -> None:
+        mean_x, mean_y = self.x / self.weight, self.y / self.weight
+        variance = self.xx / self.weight - mean_x * mean_x
+        slope = (self.xy / self.weight - mean_x * mean_y) / variance if variance > 1e-9 * (1 + mean_x**2) else 0.0
+        # Both parts are times, so neither may be negative: then the other explains everything.
+        self.beta_s = max(0.0, slope)
+        self.alpha_s = mean_y - self.beta_s * mean_x
+        if self.alpha_s < 0:
+            self.alpha_s = 0.0
+            self.beta_s = self.xy / self.xx if self.xx else 0.0

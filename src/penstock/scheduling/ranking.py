@@ -1,0 +1,138 @@
+"""Many values that change linearly with time, a + b * now, always in order.
+
+A tournament: every inner node of a binary tree knows the best leaf below it and until when that is sure. When time
+passes only the nodes whose time is over are played again, so the best of ten thousand costs a handful of comparisons,
+not ten thousand (a kinetic tournament: Basch, Guibas, Hershberger 1999).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+# Two values closer than this part of their size may swap by rounding alone: then nothing is sure.
+_ROUNDING = 2e-15
+_NOBODY = -1
+
+
+class Ranking:
+    """Keys with an index (a, b) and a tie-break, ranked by the largest a + b * now, then by the smallest tie-break."""
+
+    def __init__(self) -> None:
+        self._slot: dict[str, int] = {}
+        self._free: list[int] = []
+        self._now_s = 0.0
+        self._grow(64)
+
+    def _grow(self, size: int) -> None:
+        before = [(key, *self._lines[slot]) for key, slot in self._slot.items()]
+        self._size = size
+        self._keys: list[str] = [""] * size
+        self._lines: list[tuple[float, float, Any]] = [(0.0, 0.0, ())] * size
+        # Node i has the children 2i and 2i + 1; the leaves are nodes size .. 2 * size - 1.
+        self._best = [_NOBODY] * (2 * size)
+        self._until = [inf] * (2 * size)
+        self._slot = {}
+        self._free = list(range(size - 1, len(before) - 1, -1))
+        for slot, (key, *line) in enumerate(before):
+            self._slot[key], self._keys[slot], self._lines[slot] = slot, key, (line[0], line[1], line[2])
+            self._best[size + slot] = slot
+        self._play_all()
+
+    def __len__(self) -> int:
+        return len(self._slot)
+
+    def put(self, key: str, a: float, b: float, tie: Any) -> None:
+        slot = self._slot.get(key)
+        if slot is None:
+            if not self._free:
+                self._grow(2 * self._size)
+            slot = self._slot[key] = self._free.pop()
+            self._keys[slot] = key
+        self._lines[slot] = (a, b, tie)
+        self._best[self._size + slot] = slot
+        self._replay(slot)
+
+    def discard(self, key: str) -> None:
+        slot = self._slot.pop(key, None)
+        if slot is not None:
+            self._free.append(slot)
+            self._best[self._size + slot] = _NOBODY
+            self._replay(slot)
+
+    def ranked(self, now_s: float) -> Iterator[tuple[float, str]]:
+        """Values and keys, best first. Each further one costs the depth of the tree."""
+        if now_s < self._now_s:
+            self._now_s = now_s
+            self._play_all()
+        elif now_s > self._now_s:
+            self._now_s = now_s
+            self._advance(1)
+        if self._best[1] == _NOBODY:
+            return
+        candidates = [self._candidate(1, now_s)]
+        while candidates:
+            value, _, node = heapq.heappop(candidates)
+            slot = self._best[node]
+            yield -value, self._keys[slot]
+            # Whoever lost against it on the way up may be next.
+            leaf = self._size + slot
+            while leaf > node:
+                if self._best[leaf ^ 1] != _NOBODY:
+                    heapq.heappush(candidates, self._candidate(leaf ^ 1, now_s))
+                leaf >>= 1
+
+    def _candidate(self, node: int, now_s: float) -> tuple[float, Any, int]:
+        a, b, tie = self._lines[self._best[node]]
+        return -(a + b * now_s), tie, node
+
+    def _advance(self, node: int) -> None:
+        if self._until[node] >= self._now_s:
+            return
+        if node < self._size:
+            self._advance(2 * node)
+            self._advance(2 * node + 1)
+            self._play(node)
+
+    def _replay(self, slot: int) -> None:
+        node = (self._size + slot) >> 1
+        while node:
+            self._play(node)
+            node >>= 1
+
+    def _play_all(self) -> None:
+        for node in range(self._size - 1, 0, -1):
+            self._play(node)
+
+    def _play(self, node: int) -> None:
+        left, right = 2 * node, 2 * node + 1
+        one, other = self._best[left], self._best[right]
+        until = self._until[left]
+        if self._until[right] < until:
+            until = self._until[right]
+        if one == _NOBODY or other == _NOBODY:
+            self._best[node] = other if one == _NOBODY else one
+            self._until[node] = until
+            return
+        now = self._now_s
+        a, b, tie = self._lines[one]
+        c, d, other_tie = self._lines[other]
+        first, second = a + b * now, c + d * now
+        if first < second or (first == second and other_tie < tie):
+            one, a, b, c, d = other, c, d, a, b
+        self._best[node] = one
+        if b == d and (a == c or b == 0):
+            sure = inf  # never changes
+        else:
+            # The winner is ahead by lead + pull * now, beyond what rounding can do.
+            lead = a - c - _ROUNDING * (abs(a) + abs(c))
+            pull = b - d - _ROUNDING * (abs(b) + abs(d))
+            if lead + pull * now <= 0:
+                sure = now
+            elif pull >= 0:
+                sure = inf
+            else:
+                sure = max(now, lead / -pull * (1 - 1e-12))
+        self._until[node] = min(sure, until)

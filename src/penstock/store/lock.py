@@ -1,0 +1,84 @@
+"""One process at a time runs a project. The lock belongs to the operating system (a locked file) or to the database
+server (an advisory lock), so that a killed process never leaves it behind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from sqlalchemy import Connection
+
+from penstock.errors import PenstockError
+from penstock.store.store import Store
+
+_ADVISORY_KEY = 7306
+
+
+class AlreadyRunning(PenstockError):
+    pass
+
+
+class RunLock:
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store = store
+        self._path = path
+        self._file: IO[str] | None = None
+        self._connection: Connection | None = None
+
+    def acquire(self, owner: str) -> None:
+        holder = {
+            "owner": owner,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        }
+        if self._store.is_sqlite:
+            self._lock_file(holder)
+        else:
+            self._lock_server()
+        with self._store.write() as conn:
+            self._store.set_fact(conn, "owner", owner)
+            self._store.set_fact(conn, "holder", json.dumps(holder))
+
+    def _lock_file(self, holder: dict[str, object]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            self._file = None
+            raise AlreadyRunning(self._who()) from None
+
+    def _lock_server(self) -> None:
+        connection = self._store.engine.connect()
+        taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_ADVISORY_KEY})").scalar_one()
+        connection.commit()
+        if not taken:
+            connection.close()
+            raise AlreadyRunning(self._who())
+        self._connection = connection
+
+    def _who(self) -> str:
+        with self._store.read() as conn:
+            found = self._store.fact(conn, "holder")
+        if not found:
+            return "this project is run by another process already"
+        holder = json.loads(found)
+        return (
+            f"this project is run already by process {holder['pid']} on {holder['host']}, since {holder['since']}; "
+            f"stop that one first (kill {holder['pid']}), or look at it with `penstock status --watch`"
+        )
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,69 @@
+"""The SQL tables of Penstock's own state. They live in the same database as the table catalogue, so that one
+transaction can publish data, append the event and record what follows."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+
+FORMAT = 1
+
+metadata = MetaData()
+
+# SQLite only gives out row numbers for the exact type INTEGER.
+_Number = BigInteger().with_variant(Integer, "sqlite")
+
+event = Table(
+    "penstock_event",
+    metadata,
+    Column("number", _Number, primary_key=True, autoincrement=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text),  # the table or feed concerned
+    Column("body", Text, nullable=False),
+    Index("penstock_event_subject", "subject", "kind", "number"),
+)
+
+# Every file ever seen, by name: loading is idempotent because a name and checksum that stand here are known.
+file = Table(
+    "penstock_file",
+    metadata,
+    Column("feed", Text, primary_key=True),
+    Column("uri", Text, primary_key=True),
+    Column("checksum", Text, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),  # pending, loaded, quarantined
+    Column("arrived_us", BigInteger, nullable=False),
+    # Event times of the load that brought it: what must be made again if the file is rewritten.
+    Column("min_us", BigInteger),
+    Column("max_us", BigInteger),
+    Column("reason", Text),
+    Index("penstock_file_range", "feed", "status", "min_us", "max_us"),
+)
+
+# What each publication of a table contains, for consistent reads.
+version = Table(
+    "penstock_version",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("snapshot", BigInteger, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("complete_us", BigInteger),
+    Column("reflects", Text),  # JSON; null when between two states of its sources
+    Column("job", Text, nullable=False),
+)
+
+state = Table(
+    "penstock_state",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+# Small facts that are set once or replaced as a whole: format, owner of the running process, fixed schemas of feeds.
+fact = Table(
+    "penstock_fact",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

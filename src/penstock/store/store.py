@@ -1,0 +1,270 @@
+"""The event log and what hangs on it, in SQLite (default) or PostgreSQL.
+
+All writes go through `write()`, one transaction that other modules join by its connection. SQLite takes its write lock
+at the start (BEGIN IMMEDIATE), so that a transaction never fails half-way because another process was faster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, update
+from sqlalchemy import event as sa_event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import QueuePool
+
+from penstock.control.events import Event, FeedFile
+from penstock.errors import PenstockError
+from penstock.store import schema as tables
+from penstock.store.codec import decode, encode, subject
+
+
+class StoreError(PenstockError):
+    pass
+
+
+class Fenced(StoreError):
+    """Another process took over; what this one still does must not count."""
+
+
+def connect(url: str) -> Engine:
+    """An engine with the settings that the log needs."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed, connect_args={"timeout": 30, "check_same_thread": False}, poolclass=QueuePool)
+        sa_event.listen(engine, "connect", _sqlite_settings)
+        sa_event.listen(engine, "begin", _sqlite_begin)
+        return engine
+    if parsed.get_backend_name() == "postgresql":
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return create_engine(parsed)
+    raise StoreError(f"the store {url!r} is neither sqlite:///… nor postgresql://…; set [store] url in penstock.toml")
+
+
+def _sqlite_settings(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are ours, not the driver's
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=OFF", "cache_size=-16000"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    mode = connection.get_execution_options().get("penstock_mode", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+class Store:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = connect(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def create(self) -> None:
+        """Make the tables, or refuse a database that a newer Penstock wrote."""
+        with self.write() as conn:
+            tables.metadata.create_all(conn)
+            found = self.fact(conn, "format")
+            if found is None:
+                self.set_fact(conn, "format", str(tables.FORMAT))
+            elif int(found) > tables.FORMAT:
+                raise StoreError(
+                    f"the store {self.url} has format {found}, this Penstock knows {tables.FORMAT}: "
+                    "install the newer Penstock that wrote it"
+                )
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with self.engine.connect() as conn:
+            conn = conn.execution_options(penstock_mode="IMMEDIATE")
+            try:
+                transaction = conn.begin()
+            except OperationalError as error:
+                raise StoreError(f"the store {self.url} cannot be written: {error.orig}") from error
+            with transaction:
+                if not self.is_sqlite:
+                    # Numbers of events are given in commit order, as the core folds them in that order.
+                    conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7305)")
+                yield conn
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self.engine.connect() as conn, conn.begin():
+            yield conn
+
+    # The log
+
+    def append(self, conn: Connection, events: Sequence[Event]) -> int:
+        """Add events in order and return the number of the last."""
+        number = 0
+        for happened in events:
+            row = {
+                "at_us": happened.at_us,
+                "kind": happened.kind,
+                "subject": subject(happened),
+                "body": encode(happened),
+            }
+            result = conn.execute(insert(tables.event).values(row).returning(tables.event.c.number))
+            number = int(result.scalar_one())
+        return number
+
+    def events(self, conn: Connection, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, Event]]:
+        query = (
+            select(tables.event.c.number, tables.event.c.body)
+            .where(tables.event.c.number > after)
+            .order_by(tables.event.c.number)
+            .limit(limit)
+        )
+        for number, body in conn.execution_options(yield_per=2000).execute(query):
+            yield number, decode(body)
+
+    def last_number(self, conn: Connection) -> int:
+        return int(conn.execute(select(func.coalesce(func.max(tables.event.c.number), 0))).scalar_one())
+
+    def events_of(self, conn: Connection, about: str, kinds: Iterable[str], limit: int) -> list[tuple[int, Event]]:
+        """The newest events about a table or feed, newest first."""
+        rows = conn.execute(
+            select(tables.event.c.number, tables.event.c.body)
+            .where(tables.event.c.subject == about, tables.event.c.kind.in_(list(kinds)))
+            .order_by(tables.event.c.number.desc())
+            .limit(limit)
+        )
+        return [(number, decode(body)) for number, body in rows]
+
+    # Snapshots of the folded state
+
+    def save_state(self, conn: Connection, number: int, body: dict[str, Any]) -> None:
+        conn.execute(delete(tables.state))
+        conn.execute(insert(tables.state).values(number=number, body=json.dumps(body)))
+
+    def saved_state(self, conn: Connection) -> tuple[int, dict[str, Any]] | None:
+        row = conn.execute(select(tables.state).order_by(tables.state.c.number.desc()).limit(1)).first()
+        return (int(row.number), json.loads(row.body)) if row else None
+
+    # Facts
+
+    def fact(self, conn: Connection, name: str) -> str | None:
+        return conn.execute(select(tables.fact.c.value).where(tables.fact.c.name == name)).scalar_one_or_none()
+
+    def set_fact(self, conn: Connection, name: str, value: str) -> None:
+        conn.execute(self._upsert(tables.fact, {"name": name, "value": value}, ["name"]))
+
+    def check_owner(self, conn: Connection, owner: str) -> None:
+        """Refuse to go on if another process took over."""
+        found = self.fact(conn, "owner")
+        if found != owner:
+            raise Fenced(f"another process ({found or 'none'}) runs this project now; this one stops")
+
+    def _upsert(self, table: Any, row: dict[str, Any], key: list[str]) -> Any:
+        dialect: Any = sqlite if self.is_sqlite else postgresql
+        statement = dialect.insert(table).values(row)
+        rest = {name: statement.excluded[name] for name in row if name not in key}
+        return statement.on_conflict_do_update(index_elements=key, set_=rest)
+
+    # Files
+
+    def known_files(self, conn: Connection, feed: str, uris: Sequence[str]) -> dict[str, Any]:
+        """What is known of these files, by name."""
+        found: dict[str, Any] = {}
+        for start in range(0, len(uris), 500):
+            rows = conn.execute(
+                select(tables.file).where(tables.file.c.feed == feed, tables.file.c.uri.in_(uris[start : start + 500]))
+            )
+            found.update({row.uri: row for row in rows})
+        return found
+
+    def put_file(
+        self, conn: Connection, feed: str, file: FeedFile, mtime_ns: int, status: str, reason: str | None = None
+    ) -> None:
+        """What is new of a file. Which event times an earlier content brought stays known, as that is still loaded."""
+        row = {
+            "feed": feed,
+            "uri": file.uri,
+            "checksum": file.checksum,
+            "size_bytes": file.size_bytes,
+            "mtime_ns": mtime_ns,
+            "status": status,
+            "arrived_us": file.arrived_us,
+            "reason": reason,
+        }
+        conn.execute(self._upsert(tables.file, row, ["feed", "uri"]))
+
+    def touch_file(self, conn: Connection, feed: str, uri: str, size_bytes: int, mtime_ns: int) -> None:
+        conn.execute(
+            update(tables.file)
+            .where(tables.file.c.feed == feed, tables.file.c.uri == uri)
+            .values(size_bytes=size_bytes, mtime_ns=mtime_ns)
+        )
+
+    def mark_loaded(self, conn: Connection, feed: str, files: Sequence[FeedFile], span: tuple[int, int] | None) -> None:
+        low, high = span or (None, None)
+        for start in range(0, len(files), 500):
+            conn.execute(
+                update(tables.file)
+                .where(tables.file.c.feed == feed, tables.file.c.uri.in_([f.uri for f in files[start : start + 500]]))
+                .values(status="loaded", min_us=low, max_us=high, reason=None)
+            )
+
+    def loaded_within(self, conn: Connection, feed: str, low_us: int, high_us: int) -> list[Any]:
+        """The loaded files that may hold rows of a stretch of time."""
+        return list(
+            conn.execute(
+                select(tables.file)
+                .where(
+                    tables.file.c.feed == feed,
+                    tables.file.c.status == "loaded",
+                    tables.file.c.min_us < high_us,
+                    tables.file.c.max_us >= low_us,
+                )
+                .order_by(tables.file.c.arrived_us)
+            )
+        )
+
+    # Versions
+
+    def put_version(
+        self,
+        conn: Connection,
+        table: str,
+        snapshot: int,
+        at_us: int,
+        complete_us: int | None,
+        reflects: dict[str, int] | None,
+        job: str,
+    ) -> None:
+        conn.execute(
+            insert(tables.version).values(
+                table_name=table,
+                snapshot=snapshot,
+                at_us=at_us,
+                complete_us=complete_us,
+                reflects=None if reflects is None else json.dumps(reflects),
+                job=job,
+            )
+        )
+
+    def versions(self, conn: Connection, table: str, upto: int | None = None, limit: int = 200) -> list[Any]:
+        """The consistent publications of a table, newest first."""
+        query = select(tables.version).where(
+            tables.version.c.table_name == table, tables.version.c.reflects.is_not(None)
+        )
+        if upto is not None:
+            query = query.where(tables.version.c.snapshot <= upto)
+        return list(conn.execute(query.order_by(tables.version.c.snapshot.desc()).limit(limit)))
+
+    def forget_versions(self, conn: Connection, before: int) -> None:
+        """Drop the record of publications that retention removed, keeping the newest of each table."""
+        keep = select(func.max(tables.version.c.snapshot)).group_by(tables.version.c.table_name)
+        conn.execute(
+            delete(tables.version).where(tables.version.c.snapshot < before, tables.version.c.snapshot.not_in(keep))
+        )

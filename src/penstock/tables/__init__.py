@@ -1,0 +1,29 @@
+"""Versioned tables: Parquet files and a DuckLake catalogue of them, in one database with Penstock's own
+tables.
+"""
+
+from penstock.tables.catalogue import Catalogue
+from penstock.tables.errors import Conflict, Expired, RowsDeletedInPlace, SchemaConflict
+from penstock.tables.evolution import Added, Relaxed, Step, Widened, evolve
+from penstock.tables.footer import HIDDEN_PREFIX, ColumnStats, DataFile, read_footer
+from penstock.tables.values import Change, Interval, Note
+
+__all__ = [
+    "HIDDEN_PREFIX",
+    "Added",
+    "Catalogue",
+    "Change",
+    "ColumnStats",
+    "Conflict",
+    "DataFile",
+    "Expired",
+    "Interval",
+    "Note",
+    "Relaxed",
+    "RowsDeletedInPlace",
+    "SchemaConflict",
+    "Step",
+    "Widened",
+    "evolve",
+    "read_footer",
+]

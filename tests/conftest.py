@@ -1,0 +1,41 @@
+"""Shared by all tests: one Spark session, and project folders made from text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.engine.spark import start_spark
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of the test run, with the settings that projects get."""
+    session = start_spark(
+        "tests",
+        tmp_path_factory.mktemp("spark"),
+        {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "2g"},
+    )
+    yield session
+    session.stop()
+
+
+Write = Callable[[dict[str, str]], Path]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Write:
+    """Write a project: {file name: text}."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(textwrap.dedent(text).lstrip("\n"))
+        return tmp_path
+
+    return write
