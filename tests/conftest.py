@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from penstock.engine.spark import start_spark
+
+# Timings never decide a test, and a failure can be repeated.
+settings.register_profile("penstock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="session")

@@ -58,11 +58,11 @@ def errors_told() -> Iterator[None]:
         err.print(f"[bold red]{count} problem{'s' * (count > 1)}[/] in the project:")
         for problem in error.problems:
             err.print(f"  [bold]{problem.where}[/]", end=" ")
-            err.print(problem.message, markup=False)
+            err.print(problem.message, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
     except PenstockError as error:
         err.print("[bold red]error:[/]", end=" ")
-        err.print(str(error), markup=False)
+        err.print(str(error), markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         err.print("interrupted")

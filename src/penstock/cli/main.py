@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import inspect, project, run
+from penstock.cli import inspect, project, run, simulate
 
 app = typer.Typer(
     name="penstock",
@@ -13,7 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (project, run, inspect):
+for module in (project, run, inspect, simulate):
     module.register(app)
 
 

@@ -46,7 +46,7 @@ def check(project: ProjectOption = Path(), json: JsonOption = False) -> None:
             for problem in problems:
                 colour = "red" if problem.severity == "error" else "yellow"
                 out.print(f"[bold {colour}]{problem.severity}[/] [bold]{problem.where}[/]", end=" ")
-                out.print(problem.message, markup=False)
+                out.print(problem.message, markup=False, soft_wrap=True)
         if not wrong and not json:
             out.print("[green]ok[/]: the project can run")
         if wrong:
@@ -56,7 +56,7 @@ def check(project: ProjectOption = Path(), json: JsonOption = False) -> None:
 def demo(
     folder: Annotated[Path | None, typer.Argument(help="Where to make the demo's project.")] = None,
     seconds: Annotated[float, typer.Option(help="How long the feeds deliver.")] = 60.0,
-    speed: Annotated[float, typer.Option(help="How much faster than real time the feeds run.")] = 120.0,
+    speed: Annotated[float, typer.Option(help="How much faster than real time the feeds run.")] = 60.0,
     json: JsonOption = False,
 ) -> None:
     """A network-operations warehouse, live: feeds with late files and an outage, a dozen tables."""

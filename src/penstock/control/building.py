@@ -7,6 +7,7 @@ from penstock.control.readiness import complete_after, files_to_load, ready_work
 from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
+from penstock.model.partitions import PartitionSet
 from penstock.model.time import BEGIN_US, END_US
 from penstock.requests.needs import Piece, partitions_of
 from penstock.scheduling.jobs import ReadyJob
@@ -55,7 +56,16 @@ def _reflects(
     later, or a change is still on its way to it through the graph."""
     if complete_us is None:
         return None
-    left = table.needs.domain() - partitions_of(pieces)
+    left = _left(state, table, partitions_of(pieces))
     if left.within(BEGIN_US, complete_us) or Settling(state, published_only=True).between_states(table, complete_us):
         return None
     return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))
+
+
+def _left(state: State, table: TableState, made: PartitionSet) -> PartitionSet:
+    """What of a table still has to be made after a job. In one that reads itself, also what follows from the job."""
+    left = table.needs.domain() - made
+    for edge in state.graph.into[table.table.name]:
+        if edge.source == edge.table:
+            left |= edge.map.affected(made) - made
+    return left

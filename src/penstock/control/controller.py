@@ -1,19 +1,17 @@
-"""Events in, commands out. The simulator and the live engine drive this same object.
-
-controller.apply(event)             fold one event
-controller.decide(now_us)           what to start now
-controller.wake_at_us               when to ask again even if nothing happens
+"""Events in, commands out. The simulator and the live engine drive this same object: `apply` folds one event, `decide`
+says what to start now, `wake_at_us` when to ask again even if nothing happens.
 """
 
 from __future__ import annotations
 
 from penstock.control.building import build_job
-from penstock.control.events import Event, StartUpdate, WarehouseDeclared
+from penstock.control.events import Event, RunStarted, StartUpdate, UpdateFinished, WarehouseDeclared
+from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_job, ready_work
 from penstock.control.state import State
 from penstock.errors import PenstockError
-from penstock.scheduling.jobs import Decision, ReadyJobs, RunningJob, Situation, UpdatePolicy
-from penstock.scheduling.policies import find_policy
+from penstock.scheduling.jobs import Decision, FinishedJob, Outlook, ReadyJobs, RunningJob, Situation, UpdatePolicy
+from penstock.scheduling.policies import bound, find_policy
 
 _NOBODY: frozenset[str] = frozenset()
 
@@ -23,16 +21,21 @@ class PolicyError(PenstockError):
 
 
 class Controller:
-    def __init__(self, state: State | None = None, policy: UpdatePolicy | None = None) -> None:
+    def __init__(
+        self, state: State | None = None, policy: UpdatePolicy | None = None, outlook: Outlook | None = None
+    ) -> None:
         self.state = state or State()
         self._given = policy
+        self._learned = LearnedOutlook(self.state)
+        self._outlook = outlook or self._learned
+        self._finished: list[FinishedJob] = []
         self._memory: dict[str, object] = {}
         self._woken: int | None = None
         self._set_policy()
 
     def _set_policy(self) -> None:
-        self.policy = self._given or find_policy(self.state.policy)
-        self.ready = ReadyJobs(getattr(self.policy, "index", None))
+        self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
+        self.ready = ReadyJobs(getattr(self.policy, "index", None), getattr(self.policy, "tie", None))
         # Tables with late work, which depends on all that are above them; and those that pause after a failure.
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}
@@ -40,9 +43,25 @@ class Controller:
         self.state.touched.update(self.state.tables)
 
     def apply(self, event: Event, number: int | None = None) -> None:
+        if isinstance(event, UpdateFinished):
+            self._note_finished(event)
+        elif isinstance(event, RunStarted):
+            # A new process remembers nothing of what is not in the log; nor does a replay.
+            self._finished.clear()
+            self._memory = {}
         self.state.apply(event, number)
         if isinstance(event, WarehouseDeclared):
+            self._learned.declared()
             self._set_policy()
+        elif isinstance(event, UpdateFinished):
+            self._learned.finished(event.table)
+
+    def _note_finished(self, event: UpdateFinished) -> None:
+        for track, running in self.state.busy.items():
+            if running.job.id == event.job and running.job.kind != "upkeep":
+                done = FinishedJob(event.table, track, event.at_us, running.job.expected_s, event.seconds)
+                self._finished.append(done)
+                return
 
     def decide(self, now_us: int) -> list[StartUpdate]:
         state = self.state
@@ -56,11 +75,24 @@ class Controller:
             track: RunningJob(job.job.table, track, job.started_us, job.job.expected_s)
             for track, job in state.busy.items()
         }
-        situation = Situation(state.now_us, self.ready, running, free, state.tracks, self._memory)
+        situation = Situation(
+            state.now_us,
+            self.ready,
+            running,
+            free,
+            state.tracks,
+            self._memory,
+            tuple(self._finished),
+            self._outlook,
+        )
         decision = self.policy.decide(situation)
         guard(situation, decision)
-        self._memory = dict(decision.memory)
         self._woken = decision.wake_at_us
+        if decision.starts:
+            # A decision that starts nothing is not on record, so it must leave no trace: else a replay, which does
+            # not know of it, would decide otherwise later.
+            self._finished.clear()
+            self._memory = dict(decision.memory)
         return [
             StartUpdate(
                 build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number),

@@ -116,10 +116,8 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     reason = blocked(state, table)
     if reason is not None:
         return reason, ()
-    if table.table.is_base:
-        return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()
-    work = ready_work(state, table)
-    if work.pieces:
+    work = None if table.table.is_base else ready_work(state, table)
+    if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
         return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
-from penstock.model.freshness import cuts
 from penstock.model.partitions import EMPTY, EVERYTHING, IntervalMap, PartitionSet
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US, END_US
@@ -51,8 +50,7 @@ class Settling:
         return bool(self._inputs(table, self._is_uncut, edge_us).since.within(below))
 
     def _is_uncut(self, edge: Edge) -> bool:
-        source = self._state.graph.tables[edge.source]
-        return not (source.is_base or source.exact_time or cuts(edge.map.source, edge.map.table))
+        return (edge.source, edge.table) in self._state.graph.uncut
 
     def _inputs(self, table: TableState, any_change: Callable[[Edge], bool], edge_us: int | None = None) -> Moving:
         found = Moving()

@@ -22,14 +22,14 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.propagation import Change, Propagation
 from penstock.control.tablestate import Running, TableState
-from penstock.control.warehouse import Change, Warehouse
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.tables import Feed, Table
 from penstock.model.time import BEGIN_US, SECOND_US
-from penstock.requests.needs import partitions_of, pending, restated
+from penstock.requests.needs import pending, restated
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
@@ -43,7 +43,7 @@ class QuarantinedFile:
     at_us: int
 
 
-class State(Warehouse):
+class State(Propagation):
     """Mutable, but only `apply` changes it. `touched` names the tables whose readiness an event may have changed."""
 
     def __init__(self) -> None:
@@ -250,12 +250,11 @@ class State(Warehouse):
             return  # it was taken out of the warehouse just now
         state.running = running
         self.touched.add(job.table)
-        numbers: list[int] = []
+        if job.files:
+            state.loading = min(state.order.get(file.uri, state.arrived) for file in job.files)
         for file in job.files:
-            numbers.append(state.order.get(file.uri, state.arrived))
             if state.files.get(file.uri) == file:  # else other content came after the decision
                 del state.files[file.uri], state.order[file.uri]
-        state.loading = min(numbers, default=None)
         decided_at = event.decided_at or self.applied
         for piece in job.pieces:
             for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
@@ -278,8 +277,7 @@ class State(Warehouse):
         if job.kind == "upkeep":
             state.small_files = 0
             for publication in event.publications:
-                for edge in self.graph.out.get(publication.table, ()):
-                    self.forbid_folding(self.tables[edge.table], edge)
+                self.forbid_folding(publication.table)
             return
         state.cost.observe(job.amount, event.seconds)
         state.counts.updates += 1
@@ -299,7 +297,7 @@ class State(Warehouse):
     def _reload(self, state: TableState, event: UpdateFinished) -> None:
         """Files that got other content while they were loaded: their old rows are in the table now and must go."""
         assert state.last is not None
-        if not any(file.uri in state.files for file in state.last.job.files):
+        if not state.files or not any(file.uri in state.files for file in state.last.job.files):
             return
         flows = self.graph.flows[event.table]
         for publication in event.publications:
@@ -341,19 +339,28 @@ class State(Warehouse):
 
     def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
-        fresh = [piece.need.at_us for piece in job.pieces if not piece.need.late]
-        at = min(fresh, default=at_us)
-        if self.graph.flows[name]:
-            changed = PartitionSet.of(*publication.changed)
-            by_time: dict[int, list[Interval]] = {}
-            for piece in job.pieces:
-                by_time.setdefault(piece.need.at_us, []).append((piece.start_us, piece.end_us))
-            dated = [(changed & PartitionSet.of(*where), when) for when, where in by_time.items()]
-            dated.append((changed - partitions_of(job.pieces), at_us))
+        edge_at = at_us
+        by_time: dict[int, list[Interval]] = {}
+        for piece in job.pieces:
+            when = piece.need.at_us
+            by_time.setdefault(when, []).append((piece.start_us, piece.end_us))
+            if not piece.need.late:
+                edge_at = min(edge_at, when)
+        dated: list[tuple[PartitionSet, int]]
+        if not self.graph.flows[name]:
+            dated = [(EVERYTHING, min(by_time, default=at_us))]
+        elif len(by_time) == 1 and job.kind == "derive":
+            dated = [(PartitionSet.of(*publication.changed), next(iter(by_time)))]
         else:
-            dated = [(EVERYTHING, min((piece.need.at_us for piece in job.pieces), default=at_us))]
-        ranges = tuple((where, when) for where, when in dated if where)
-        return Change(publication.snapshot, publication.append, ranges, at, publication.size_bytes)
+            rest = PartitionSet.of(*publication.changed)
+            dated = []
+            for when, where in by_time.items():
+                part = rest & PartitionSet.of(*where)
+                dated.append((part, when))
+                rest -= part
+            dated.append((rest, at_us))
+        ranges = tuple(pair for pair in dated if pair[0])
+        return Change(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
 
     def _complete(self, state: TableState, edge_us: int, at_us: int) -> None:
         if state.edge_us is None or edge_us > state.edge_us:

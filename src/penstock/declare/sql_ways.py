@@ -33,15 +33,18 @@ class Aggregate:
 
     def group_sql(self, rows: str) -> str:
         """The new content of the affected partitions, from a view of their stored rows and the partials together."""
-        items = ",\n  ".join(f"{expression} AS {quoted(name)}" for name, expression in self.merged)
-        group = f"\nGROUP BY {', '.join(map(quoted, self.keys))}" if self.keys else ""
-        return f"SELECT\n  {items}\nFROM {quoted(rows)} AS _penstock_rows{group}"
+        return self._grouped(quoted(rows))
 
     def merge_sql(self, existing: str, delta: str) -> str:
         """The same from two views with the stored columns."""
         names = ", ".join(quoted(name) for name, _ in self.merged)
         both = f"SELECT {names} FROM {quoted(existing)} UNION ALL SELECT {names} FROM {quoted(delta)}"
-        return f"WITH _penstock_both AS (\n  {both}\n)\n{self.group_sql('_penstock_both')}"
+        return self._grouped(f"(\n  {both}\n)")
+
+    def _grouped(self, rows: str) -> str:
+        items = ",\n  ".join(f"{expression} AS {quoted(name)}" for name, expression in self.merged)
+        group = f"\nGROUP BY {', '.join(map(quoted, self.keys))}" if self.keys else ""
+        return f"SELECT\n  {items}\nFROM {rows} AS _penstock_rows{group}"
 
 
 @dataclass(frozen=True)

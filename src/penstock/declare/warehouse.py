@@ -68,6 +68,8 @@ class _Checker:
             self.feeds.setdefault(feed.name, feed)
         for table in declarations.tables:
             self.tables.setdefault(table.name, table)
+        # Spark does not tell `Flows` from `flows`.
+        self.spelled = {name.lower(): name for name in (*self.tables, *self.feeds, *declarations.opaque)}
         self.feed_schemas = known
 
     def problem(self, where: Location, message: str, severity: Severity = "error") -> None:
@@ -215,9 +217,7 @@ class _Checker:
         except SqlProblem as error:
             self._sql_problems(error)
             return None
-        # Spark does not tell `Flows` from `flows`.
-        declared = {name.lower(): name for name in (*self.tables, *self.feeds, *self.declarations.opaque)}
-        return {declared.get(name.lower(), name): Location(table.where.file, line) for name, line in found.items()}
+        return {self.spelled.get(name.lower(), name): Location(table.where.file, line) for name, line in found.items()}
 
     def _place(self, table: TableDeclaration, source: str) -> Location:
         """Where a table reads another."""
@@ -355,10 +355,11 @@ class _Checker:
 
     def _define_view(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
         declaration, table = definition.declaration, definition.table
-        columns = {name: d.columns for name, d in done.items() if d.columns is not None}
-        if definition.columns is not None:
-            columns[declaration.name] = definition.columns
-        read = {source.table: columns[source.table] for source in table.sources if source.table in columns}
+        read: dict[str, Shape] = {}
+        for source in table.sources:
+            found = definition if source.table == declaration.name else done.get(source.table)
+            if found is not None and found.columns is not None:
+                read[source.table] = found.columns
         definition = self._analysed(definition, read)
         view = definition.view
         if view is None:

@@ -95,7 +95,7 @@ class Derivation:
                 groups.setdefault((piece.need.since, piece.need.edge_us), []).append(piece)
             else:
                 again.append(piece)
-        outputs = [self._fold(pieces) for pieces in groups.values()]
+        outputs = [self._fold(list(groups.values()))]
         if again:
             outputs.append(self._recompute(tuple(again)))
         return outputs, "fold" if not again else "fold and full"
@@ -208,15 +208,35 @@ class Derivation:
 
     # Folding
 
-    def _fold(self, pieces: list[Piece]) -> Output:
-        """Rows that the partitions do not contain yet: all of newer files, and of older ones those that waited for
-        the trailing edge."""
+    def _fold(self, groups: list[list[Piece]]) -> Output:
+        """Fold what came into what is stored; one scan per group of pieces that lack the same rows, one write."""
         view = self.definition.view
         assert view is not None
+        deltas = [self._cut(self._delta(pieces), partitions_of(pieces)) for pieces in groups]
+        delta = reduce(DataFrame.unionAll, deltas)
+        partitions = partitions_of([piece for pieces in groups for piece in pieces])
+        if isinstance(view.how, Rowwise):
+            return Output(delta, partitions, True, self.bytes)
+        assert isinstance(view.how, Aggregate)
+        stored = self.lookup(self.job.table, partitions, None)
+        self.bytes += stored.size_bytes
+        if not stored.files:
+            return Output(delta, partitions, False, self.bytes, self._hidden())
+        both = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes).unionAll(delta)
+        if self.bytes <= SMALL_BYTES:
+            both = both.coalesce(1)
+        both.createOrReplaceTempView("_penstock_rows")
+        merged = self.session.sql(view.how.group_sql("_penstock_rows"))
+        return Output(merged, partitions, False, self.bytes, self._hidden())
+
+    def _delta(self, pieces: list[Piece]) -> DataFrame:
+        """What rows that the partitions do not contain yet give: all of newer files, and of older ones those that
+        waited for the trailing edge."""
+        view = self.definition.view
+        assert view is not None and isinstance(view.how, Rowwise | Aggregate)
         (edge,) = self.graph.into[self.job.table]
-        partitions = partitions_of(pieces)
         need = pieces[0].need
-        within = _unless_everything(edge.map.required(partitions))
+        within = _unless_everything(edge.map.required(partitions_of(pieces)))
         newer = self.lookup(edge.source, within, need.since - 1)
         self.bytes += newer.size_bytes
         rows = self._until_edge(edge, self._read(newer))
@@ -225,21 +245,7 @@ class Derivation:
             waited = self._waited(edge, within, newer, need.edge_us, time)
             rows = rows.unionAll(waited) if waited is not None else rows
         rows.createOrReplaceTempView(edge.source)
-        if isinstance(view.how, Rowwise):
-            return Output(self.session.sql(view.how.delta_sql), partitions, True, self.bytes)
-        assert isinstance(view.how, Aggregate)
-        delta = self.session.sql(view.how.delta_sql)
-        stored = self.lookup(self.job.table, partitions, None)
-        self.bytes += stored.size_bytes
-        if not stored.files:
-            return Output(delta, partitions, False, self.bytes, self._hidden())
-        existing = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes)
-        both = existing.unionAll(delta)
-        if self.bytes <= SMALL_BYTES:
-            both = both.coalesce(1)
-        both.createOrReplaceTempView("_penstock_rows")
-        merged = self.session.sql(view.how.group_sql("_penstock_rows"))
-        return Output(merged, partitions, False, self.bytes, self._hidden())
+        return self.session.sql(view.how.delta_sql)
 
     def _rows_wait(self, source: str) -> bool:
         """Whether published rows of the source can lie beyond the edge: only where something holds the edge back."""

@@ -23,7 +23,7 @@ from penstock.engine.rows import read_files, struct_of
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US
 from penstock.store.store import Store
-from penstock.tables import Catalogue
+from penstock.tables import Catalogue, Expired
 
 
 class QueryError(PenstockError):
@@ -36,6 +36,8 @@ class Version:
     snapshot: int
     complete_us: int | None
     at_us: int
+    # The last snapshot that shows this version. It is kept longest: merging and retention may have ended the earlier ones.
+    read_at: int
     # False if no common state could be found and this is just the newest.
     consistent: bool = True
 
@@ -60,7 +62,9 @@ class _Candidate:
     reflects: Mapping[str, int]
 
 
-def consistent_versions(store: Store, conn: Connection, tables: Sequence[str]) -> dict[str, Version]:
+def consistent_versions(
+    store: Store, catalogue: Catalogue, conn: Connection, tables: Sequence[str]
+) -> dict[str, Version]:
     """The newest versions of the tables that agree on every base table they share."""
     candidates = {}
     for table in tables:
@@ -73,12 +77,27 @@ def consistent_versions(store: Store, conn: Connection, tables: Sequence[str]) -
                 f"table `{table}` has nothing to read yet; `penstock explain {table}` says what it waits for"
             )
         candidates[table] = found
+    head = catalogue.snapshot(conn)
+
+    def version(table: str, one: _Candidate, consistent: bool) -> Version:
+        following = store.next_version(conn, table, one.snapshot)
+        read_at = head if following is None else following - 1
+        return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent)
+
     chosen = agree(candidates)
-    consistent = chosen is not None
-    picked = chosen or {table: found[0] for table, found in candidates.items()}
-    return {
-        table: Version(table, one.snapshot, one.complete_us, one.at_us, consistent) for table, one in picked.items()
-    }
+    if chosen is not None:
+        picked = {table: version(table, one, True) for table, one in chosen.items()}
+        if all(_kept(catalogue, conn, one) for one in picked.values()):
+            return picked
+    return {table: version(table, found[0], False) for table, found in candidates.items()}
+
+
+def _kept(catalogue: Catalogue, conn: Connection, version: Version) -> bool:
+    try:
+        catalogue.schema(conn, version.table, version.read_at)
+    except Expired:
+        return False
+    return True
 
 
 def agree(candidates: Mapping[str, Sequence[_Candidate]]) -> dict[str, _Candidate] | None:
@@ -111,22 +130,24 @@ class QueryRunner:
         self.session = session.newSession()
 
     def run(self, sql: str, limit: int, now_us: int) -> QueryResult:
-        names = sources(sql, file="query")
-        known = {*self.warehouse.definitions, *(f"{name}_quarantine" for name in self.warehouse.definitions)}
-        for name in names:
-            if name not in known:
+        tables = [*self.warehouse.definitions, *(f"{name}_quarantine" for name in self.warehouse.definitions)]
+        known = {name.lower(): name for name in tables}
+        names = []
+        for name in sources(sql, file="query"):
+            if name.lower() not in known:
                 raise QueryError(f"the query reads `{name}`, which is not a table of this project")
+            names.append(known[name.lower()])
         holder = f"query-{uuid4().hex[:8]}"
         with self.store.write() as conn:
             versions = consistent_versions(
-                self.store, conn, [name for name in names if name in self.warehouse.definitions]
+                self.store, self.catalogue, conn, [name for name in names if name in self.warehouse.definitions]
             )
             newest = self.catalogue.snapshot(conn)
-            for snapshot in {version.snapshot for version in versions.values()}:
+            for snapshot in {version.read_at for version in versions.values()}:
                 self.catalogue.pin(conn, snapshot, holder, now_us + HOUR_US)
         try:
             for name in names:
-                self._view(name, versions[name].snapshot if name in versions else newest)
+                self._view(name, versions[name].read_at if name in versions else newest)
             frame = self.session.sql(sql)
             rows = frame.limit(limit + 1).collect()
         finally:

@@ -27,6 +27,7 @@ def expire(warehouse: Warehouse, store: Store, catalogue: Catalogue, now_us: int
             older = now_us - int(days * DAY_US) if days is not None else None
             if keep is not None or older is not None:
                 paths += catalogue.expire(conn, name, keep, older, now_us)
+                store.forget_versions(conn, name, keep, older)
         paths += catalogue.expire_snapshots(conn, now_us)
         catalogue.unpin(conn, _HOLDER)
     return paths

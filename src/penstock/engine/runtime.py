@@ -118,8 +118,9 @@ class Runtime:
         self._delete(scheduled)
 
     def _delete(self, paths: list[str]) -> None:
-        delete_files(paths, Path(self.catalogue.data_path))
         if paths:
+            self.store.flush()
+            delete_files(paths, Path(self.catalogue.data_path))
             with self.store.write() as conn:
                 self.catalogue.forget(conn, paths)
 

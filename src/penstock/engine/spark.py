@@ -8,9 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.java import prepare_java
+from penstock.errors import PenstockError
+
+
+class SparkProblem(PenstockError):
+    pass
 
 
 def spark_settings(cores: int) -> dict[str, str]:
@@ -51,8 +57,15 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool])
     builder = SparkSession.builder.appName(f"penstock {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _chatter_to(scratch / "spark.log"):
-        session = builder.getOrCreate()
+    log = scratch / "spark.log"
+    try:
+        with _chatter_to(log):
+            session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        last = log.read_text(errors="replace").splitlines()[-3:]
+        raise SparkProblem(
+            f"Spark did not start ({error.getMessage()}); {log} ends with:\n" + "\n".join(last)
+        ) from error
     session.sparkContext.setLogLevel(settings["spark.log.level"])
     return session
 

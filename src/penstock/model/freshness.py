@@ -23,24 +23,30 @@ class SourceEdge:
     grain: Grain
     relation: Relation
     exact_time: bool
+    # A roll-up that cannot be cut for this reader, and so is used as it is.
+    uncut: bool = False
 
     def map_to(self, table: Grain) -> PartitionMap:
         return PartitionMap(self.relation, self.grain, table)
 
-    def cuttable_to(self, table: Grain, cut_us: int) -> bool:
+    def cuttable_to(self, cut_us: int) -> bool:
         """Whether the table can use the rows of this source before a time and no others. Rows with times of their own
-        can be cut anywhere; a roll-up that is ahead only between its partitions, and one whose partitions do not fit
-        into the table's not at all: it is used as it is."""
-        if self.exact_time or self.edge_us <= cut_us or not cuts(self.grain, table):
+        can be cut anywhere; a roll-up that is ahead only between its partitions."""
+        if self.exact_time or self.uncut or self.edge_us <= cut_us:
             return True
         if not isinstance(self.relation, Everything) and self.relation.high < 1:
             return True  # a window that ends before the partition itself only ever reads whole partitions
         return self.grain.floor(cut_us) == cut_us
 
 
-def cuts(source: Grain, table: Grain) -> bool:
-    """Whether a roll-up can be cut where partitions of its reader end."""
-    return source is not WHOLE and fits(source, table)
+def uncut(grain: Grain, table: Grain, others: Iterable[Grain]) -> bool:
+    """Whether a roll-up cannot be cut where its reader needs it: its partitions do not fit into the reader's; or the
+    reader is not partitioned and has other roll-ups, and the boundaries of both may never meet (days of two zones)."""
+    if grain is WHOLE or not fits(grain, table):
+        return True
+    return table is WHOLE and not all(
+        fits(grain, other) or fits(other, grain) for other in others if other is not WHOLE
+    )
 
 
 def trailing_edge(sources: Iterable[SourceEdge], table: Grain, *, closed: bool = False) -> int | None:
@@ -57,7 +63,7 @@ def trailing_edge(sources: Iterable[SourceEdge], table: Grain, *, closed: bool =
         lowered = table.floor(edge) if closed and table is not WHOLE else edge
         for stream, way in streams:
             cut = way.cut(lowered)
-            if not stream.cuttable_to(table, cut):
+            if not stream.cuttable_to(cut):
                 lowered = min(lowered, way.carried(stream.grain.floor(cut)))
         if lowered == edge:
             return edge
@@ -73,7 +79,7 @@ def out_of_reach(sources: Iterable[SourceEdge], table: Grain, edge_us: int) -> P
         cut = way.cut(edge_us)
         if way.carried(stream.edge_us) < edge_us:
             found |= way.affected(PartitionSet.of((stream.edge_us, cut)))
-        elif not stream.cuttable_to(table, cut):
+        elif not stream.cuttable_to(cut):
             found |= way.affected(PartitionSet.of((stream.grain.floor(cut), cut)))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from penstock.model.freshness import uncut
 from penstock.model.grain import WHOLE
 from penstock.model.relations import SAME, PartitionMap
 from penstock.model.tables import DEFAULT_PERIOD_US, Edge, Feed, Table
@@ -105,6 +106,21 @@ class Graph:
             and not all(e.map.confined for e in self.into[name] if e.source != name and self.flows[e.source])
             for name, table in self.tables.items()
         }
+
+    @cached_property
+    def uncut(self) -> frozenset[tuple[str, str]]:
+        """The pairs (source, reader) where the source is a roll-up that cannot be cut for the reader."""
+        found = []
+        for name in self.order:
+            rolled_up = [e for e in self.into[name] if e.source != name and self.is_rolled_up(e.source)]
+            grains = [edge.map.source for edge in rolled_up]
+            found += [(e.source, name) for e in rolled_up if uncut(e.map.source, e.map.table, grains)]
+        return frozenset(found)
+
+    def is_rolled_up(self, name: str) -> bool:
+        """Whether a table has rows of whole partitions, not of single moments."""
+        table = self.tables[name]
+        return self.flows[name] and not table.is_base and not table.exact_time
 
     @cached_property
     def folds(self) -> dict[str, bool]:

@@ -61,6 +61,9 @@ class PartitionSet:
 
     def __and__(self, other: PartitionSet) -> PartitionSet:
         left, right = self.intervals, other.intervals
+        if len(left) == 1 == len(right):  # by far the most common
+            start, end = max(left[0][0], right[0][0]), min(left[0][1], right[0][1])
+            return PartitionSet(((start, end),)) if start < end else EMPTY
         met: list[Interval] = []
         i = j = 0
         while i < len(left) and j < len(right):
@@ -91,7 +94,12 @@ class PartitionSet:
         return PartitionSet(tuple(rest))
 
     def within(self, start_us: int, end_us: int) -> PartitionSet:
-        return self & PartitionSet(((start_us, end_us),)) if start_us < end_us else EMPTY
+        found = self.intervals
+        if not found or (found[0][0] >= start_us and found[-1][1] <= end_us):
+            return self
+        if start_us >= end_us or found[0][0] >= end_us or found[-1][1] <= start_us:
+            return EMPTY
+        return self & PartitionSet(((start_us, end_us),))
 
     def hull(self, grain: Grain) -> PartitionSet:
         """The smallest set of whole partitions of a grain that covers this one."""

@@ -2,12 +2,14 @@
 
 A tournament: every inner node of a binary tree knows the best leaf below it and until when that is sure. When time
 passes only the nodes whose time is over are played again, so the best of ten thousand costs a handful of comparisons,
-not ten thousand (a kinetic tournament: Basch, Guibas, Hershberger 1999).
+not ten thousand (a kinetic tournament: Basch, Guibas, Hershberger 1999). As long as no value changes with time, a sorted
+list is all that is needed.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from math import inf
 from typing import Any
@@ -17,8 +19,76 @@ _ROUNDING = 2e-15
 _NOBODY = -1
 
 
+# With no more keys than this the list is taken up again when nothing changes any more.
+_FEW = 64
+
+
 class Ranking:
     """Keys with an index (a, b) and a tie-break, ranked by the largest a + b * now, then by the smallest tie-break."""
+
+    def __init__(self) -> None:
+        # (-a, tie, key) in order, and the entry of each key, while all b are 0; else a tournament.
+        self._sorted: list[tuple[float, Any, str]] = []
+        self._entries: dict[str, tuple[float, Any, str]] = {}
+        self._tournament: Tournament | None = None
+        self._changing: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, key: str, a: float, b: float, tie: Any) -> None:
+        entries = self._entries
+        entry = (-a, tie, key)
+        if self._tournament is None:
+            if key in entries:
+                self._take_out(key)
+            entries[key] = entry
+            if not b:
+                insort(self._sorted, entry)
+                return
+            self._start_tournament(key)
+        entries[key] = entry
+        if b:
+            self._changing.add(key)
+        else:
+            self._changing.discard(key)
+        assert self._tournament is not None
+        self._tournament.put(key, a, b, tie)
+
+    def discard(self, key: str) -> None:
+        if key not in self._entries:
+            return
+        if self._tournament is None:
+            self._take_out(key)
+            del self._entries[key]
+            return
+        del self._entries[key]
+        self._changing.discard(key)
+        self._tournament.discard(key)
+        if not self._changing and len(self._entries) <= _FEW:
+            self._tournament = None
+            self._sorted = sorted(self._entries.values())
+
+    def ranked(self, now_s: float) -> Iterator[tuple[float, str]]:
+        """Values and keys, best first."""
+        if self._tournament is not None:
+            yield from self._tournament.ranked(now_s)
+            return
+        for negated, _, key in self._sorted:
+            yield -negated, key
+
+    def _take_out(self, key: str) -> None:
+        del self._sorted[bisect_left(self._sorted, self._entries[key])]
+
+    def _start_tournament(self, but: str) -> None:
+        self._tournament, self._sorted = Tournament(), []
+        for key, (negated, tie, _) in self._entries.items():
+            if key != but:
+                self._tournament.put(key, -negated, 0.0, tie)
+
+
+class Tournament:
+    """The same, for values that change."""
 
     def __init__(self) -> None:
         self._slot: dict[str, int] = {}
@@ -134,5 +204,6 @@ class Ranking:
             elif pull >= 0:
                 sure = inf
             else:
-                sure = max(now, lead / -pull * (1 - 1e-12))
+                meets = lead / -pull
+                sure = max(now, meets - 1e-12 * abs(meets))
         self._until[node] = min(sure, until)

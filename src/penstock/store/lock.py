@@ -7,16 +7,20 @@ import fcntl
 import json
 import os
 import socket
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
 from typing import IO
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 
 _ADVISORY_KEY = 7306
+_PATIENCE_S = 3.0
 
 
 class AlreadyRunning(PenstockError):
@@ -57,12 +61,19 @@ class RunLock:
 
     def _lock_server(self) -> None:
         connection = self._store.engine.connect()
-        taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_ADVISORY_KEY})").scalar_one()
-        connection.commit()
+        # The server may take a moment to notice that the last holder was killed.
+        until = monotonic() + _PATIENCE_S
+        while not (taken := self._tried(connection)) and monotonic() < until:
+            sleep(0.1)
         if not taken:
             connection.close()
             raise AlreadyRunning(self._who())
         self._connection = connection
+
+    def _tried(self, connection: Connection) -> bool:
+        taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_ADVISORY_KEY})").scalar_one()
+        connection.commit()
+        return bool(taken)
 
     def _who(self) -> str:
         with self._store.read() as conn:
@@ -80,5 +91,9 @@ class RunLock:
             self._file.close()
             self._file = None
         if self._connection is not None:
+            # Closing it only gives it back to the pool, where its session would keep the lock.
+            with suppress(DBAPIError):  # a lost connection has lost the lock as well
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_ADVISORY_KEY})")
+                self._connection.commit()
             self._connection.close()
             self._connection = None

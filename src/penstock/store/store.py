@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -262,9 +262,36 @@ class Store:
             query = query.where(tables.version.c.snapshot <= upto)
         return list(conn.execute(query.order_by(tables.version.c.snapshot.desc()).limit(limit)))
 
-    def forget_versions(self, conn: Connection, before: int) -> None:
-        """Drop the record of publications that retention removed, keeping the newest of each table."""
-        keep = select(func.max(tables.version.c.snapshot)).group_by(tables.version.c.table_name)
-        conn.execute(
-            delete(tables.version).where(tables.version.c.snapshot < before, tables.version.c.snapshot.not_in(keep))
+    def next_version(self, conn: Connection, table: str, snapshot: int) -> int | None:
+        """The snapshot at which another version took the place of this one."""
+        later = select(func.min(tables.version.c.snapshot)).where(
+            tables.version.c.table_name == table, tables.version.c.snapshot > snapshot
         )
+        return conn.execute(later).scalar()
+
+    def forget_versions(self, conn: Connection, table: str, keep: int | None, older_than_us: int | None) -> None:
+        """Drop the record of publications that retention let go: all but the last `keep`, those not older than that,
+        and in any case the newest consistent one."""
+        if keep is None and older_than_us is None:
+            return
+        own = tables.version.c
+        newest = select(own.snapshot).where(own.table_name == table).order_by(own.snapshot.desc())
+        needed = [conn.execute(newest.where(own.reflects.is_not(None)).limit(1)).scalar()]
+        if keep is not None:
+            first = conn.execute(newest.offset(keep - 1).limit(1)).scalar()
+            if first is None:
+                return  # there are no more than that
+            needed.append(first)
+        if older_than_us is not None:
+            young = select(func.min(own.snapshot)).where(own.table_name == table, own.at_us >= older_than_us)
+            needed.append(conn.execute(young).scalar())
+        known = [snapshot for snapshot in needed if snapshot is not None]
+        if known:
+            conn.execute(delete(tables.version).where(own.table_name == table, own.snapshot < min(known)))
+
+    def flush(self) -> None:
+        """Make sure that what was committed survives even a loss of power. A commit alone survives any crash of a
+        process; only what cannot be undone, such as deleting files, has to wait for this."""
+        if self.is_sqlite:
+            with closing(self.engine.raw_connection()) as raw, closing(raw.cursor()) as cursor:
+                cursor.execute("PRAGMA wal_checkpoint(FULL)")

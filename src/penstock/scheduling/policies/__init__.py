@@ -1,21 +1,119 @@
-"""Policies by name. Each lives in a module of its own; this page only lists them."""
+"""Policies by name. Each lives in a module of its own; this page only lists them and puts them together.
+
+`register` adds one from elsewhere, for example from a project's own `policies.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.naming import PolicyNameError, make, nearest, parse
+from penstock.scheduling.placement.adaptive import Adaptive
+from penstock.scheduling.placement.base import Placement
+from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
+from penstock.scheduling.placement.everywhere import Global
+from penstock.scheduling.placement.proportional import Proportional
+from penstock.scheduling.policies.composed import Composed, bound
+from penstock.scheduling.policies.edf import Edf
+from penstock.scheduling.policies.edf_p import EdfP
 from penstock.scheduling.policies.fifo import Fifo
+from penstock.scheduling.policies.index import IndexPolicy
+from penstock.scheduling.policies.lookahead import Lookahead
 from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.patient import Patient
+from penstock.scheduling.policies.random_order import Random
 
-POLICIES: dict[str, Callable[[], UpdatePolicy]] = {
+ORDERS: dict[str, Callable[..., IndexPolicy]] = {
     "max-benefit": MaxBenefit,
+    "max-benefit-lookahead": Lookahead,
+    "patient": Patient,
+    "edf": Edf,
+    "edf-p": EdfP,
     "fifo": Fifo,
+    "random": Random,
+}
+PLACEMENTS: dict[str, Callable[..., Placement]] = {
+    "global": Global,
+    "edf-partitioned": EdfPartitioned,
+    "proportional": Proportional,
+    "adaptive": Adaptive,
+}
+# Policies that decide everything themselves, from elsewhere.
+WHOLE: dict[str, Callable[..., UpdatePolicy]] = {}
+POLICIES: dict[str, Callable[..., Any]] = {**ORDERS, **PLACEMENTS}
+
+_SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
+    "adaptive": {"E": {"by": "E"}, "P": {"by": "P"}},
+    "edf-partitioned": {"aggressive": {"aggressive": True}, "non-aggressive": {"aggressive": False}},
+    "proportional": {
+        "basic": {"all_tracks": False},
+        "all": {"all_tracks": True},
+        "aggressive": {"aggressive": True},
+        "non-aggressive": {"aggressive": False},
+        "E": {"by": "E"},
+        "P": {"by": "P"},
+    },
 }
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def find_policy(name: str) -> UpdatePolicy:
-    try:
-        return POLICIES[name]()
-    except KeyError:
-        raise ValueError(f"{name!r} is not a policy; expected one of {', '.join(sorted(POLICIES))}") from None
+
+def register(name: str) -> Callable[[F], F]:
+    """Make a policy known under a name. What it makes is an order (an `IndexPolicy`), a `Placement`, or anything that
+    has `decide`; the names that exist cannot be taken."""
+
+    def remember(factory: F) -> F:
+        known = POLICIES.get(name)
+        if known is not None and getattr(known, "__module__", None) != getattr(factory, "__module__", ""):
+            raise PolicyNameError(f"there is a policy {name!r} already; choose another name")
+        for kind in (ORDERS, PLACEMENTS, WHOLE):
+            kind.pop(name, None)
+        made = factory if isinstance(factory, type) else type(factory())
+        if issubclass(made, IndexPolicy):
+            ORDERS[name] = factory
+        elif issubclass(made, Placement):
+            PLACEMENTS[name] = factory
+        elif callable(getattr(made, "decide", None)):
+            WHOLE[name] = factory
+        else:
+            raise PolicyNameError(f"{name!r} is neither an IndexPolicy nor a Placement, and has no decide(situation)")
+        POLICIES[name] = factory
+        find_policy.cache_clear()
+        return factory
+
+    return remember
+
+
+@lru_cache(maxsize=256)
+def find_policy(text: str) -> UpdatePolicy:
+    """The policy that a text names, such as `proportional(all, aggressive) / max-benefit / inherit=max / chop=3`."""
+    recipe = parse(text)
+    order: IndexPolicy | None = None
+    placement: Placement | None = None
+    for found in recipe.parts:
+        if found.name not in POLICIES:
+            raise PolicyNameError(
+                f"{found.name!r} is not a policy; expected one of {', '.join(sorted(POLICIES))}"
+                f"{nearest(found.name, POLICIES)}"
+            )
+        made = make(found, POLICIES[found.name], _SWITCHES.get(found.name, {}))
+        if found.name in WHOLE:
+            if len(recipe.parts) > 1 or "=" in text.replace(f"{found.name}(", ""):
+                raise PolicyNameError(f"{found.name!r} decides everything itself and cannot be combined")
+            policy: UpdatePolicy = made
+            return policy
+        if found.name in ORDERS:
+            if order is not None:
+                raise PolicyNameError(f"{text!r} names two orders; one of them can go first")
+            order = made
+        else:
+            if placement is not None:
+                raise PolicyNameError(f"{text!r} names two placements")
+            placement = made
+    return Composed(order or MaxBenefit(), placement or Global(), recipe.inherit, recipe.inherit_k, recipe.chop)
+
+
+__all__ = ["ORDERS", "PLACEMENTS", "POLICIES", "IndexPolicy", "PolicyNameError", "bound", "find_policy", "register"]

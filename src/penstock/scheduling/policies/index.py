@@ -1,10 +1,15 @@
-"""Global scheduling by an index: whenever a track is free, the ready job with the largest index takes it."""
+"""Scheduling by an index: the ready job with the largest index goes first. Alone it is a global policy (whenever a track
+is free, the first job takes it); a placement says otherwise."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from penstock.scheduling.jobs import Decision, ReadyJob, Situation, Start
+from penstock.model.graph import Graph
+from penstock.scheduling.jobs import NOTHING, Decision, ReadyJob, Situation
+from penstock.scheduling.placement.everywhere import Global
 
 
 class IndexPolicy(ABC):
@@ -16,20 +21,19 @@ class IndexPolicy(ABC):
     @abstractmethod
     def why(self, job: ReadyJob, value: float) -> str: ...
 
+    # What is needed only by orders that are more than an index.
+
+    def ranked(self, situation: Situation) -> Iterator[tuple[float, ReadyJob]]:
+        """The ready jobs with their values, first to last."""
+        return situation.ready.ranked(situation.now_us)
+
+    def remember(self, situation: Situation) -> Mapping[str, Any]:
+        """What to know at the next decision."""
+        return NOTHING
+
+    def knowing(self, graph: Graph, weights: Mapping[str, float]) -> IndexPolicy:
+        """The same order, for these tables with these priorities."""
+        return self
+
     def decide(self, situation: Situation) -> Decision:
-        if not situation.free or not situation.ready:
-            return Decision()
-        free = list(situation.free)
-        starts: list[Start] = []
-        spare: ReadyJob | None = None
-        for value, job in situation.ready.ranked(situation.now_us):
-            if job.upkeep:  # and so are all that follow
-                spare = job
-                break
-            starts.append(Start(job.table, free.pop(0), self.why(job, value)))
-            if not free:
-                break
-        # Upkeep leaves a track free for what may come, unless there is only one.
-        if spare and not starts and len(free) > min(1, situation.tracks - 1):
-            starts.append(Start(spare.table, free[0], "nothing else to do: small files are merged"))
-        return Decision(tuple(starts))
+        return Decision(Global().place(situation, self.ranked(situation), self.why), None, self.remember(situation))

@@ -6,11 +6,11 @@ reflects all publications so far, and all rows of its sources before `seen_us`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import NamedTuple
 
 from penstock.control.tablestate import TableState
-from penstock.model.freshness import SourceEdge, cuts, trailing_edge
+from penstock.model.freshness import SourceEdge, trailing_edge
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
@@ -19,8 +19,7 @@ from penstock.model.time import BEGIN_US
 from penstock.requests.needs import Need
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What readers of a table must know of one publication."""
 
     snapshot: int
@@ -32,7 +31,7 @@ class Change:
     size_bytes: int = 0
 
 
-class Warehouse:
+class Propagation:
     """The tables and the ways between them."""
 
     def __init__(self) -> None:
@@ -65,15 +64,23 @@ class Warehouse:
                 table = source.table
                 found.append(
                     SourceEdge(
-                        source.edge_us, edge.map.source, edge.map.relation, table.feed is not None or table.exact_time
+                        source.edge_us,
+                        edge.map.source,
+                        edge.map.relation,
+                        table.feed is not None or table.exact_time,
+                        (edge.source, name) in self.graph.uncut,
                     )
                 )
         return found
 
     def trailing_edge(self, name: str) -> int | None:
         """Up to which time a table can be made from its sources now; None while one of them has nothing to read."""
-        edges = self.source_edges(name)
         table = self.graph.tables[name]
+        into = self.graph.into[name]
+        if len(into) == 1 and table.when != "closed" and self.graph.flows[into[0].source]:  # most tables
+            source = self.tables[into[0].source]
+            return into[0].map.carried(source.edge_us) if source.exists and source.edge_us is not None else None
+        edges = self.source_edges(name)
         return trailing_edge(edges, table.grain, closed=table.when == "closed") if edges else None
 
     def begin(self, name: str) -> int | None:
@@ -143,13 +150,13 @@ class Warehouse:
     def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: Change) -> bool:
         told = False
         append = change.append and self.graph.folds[edge.table]
-        if not change.append:
-            self.forbid_folding(reader, edge, change.ranges)
         if reader.seen_us is not None:
             flows = self.graph.flows[edge.source]
             used = edge.map.cut(reader.seen_us)
             for ranges, at_us in change.ranges:
                 old = ranges.within(BEGIN_US, used) if flows else EVERYTHING
+                if not old:
+                    continue
                 affected = self.reached(reader, affected_by(reader, edge, old))
                 told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=append)
         told |= self.advance(reader, change.snapshot, change.at_us, append)
@@ -164,10 +171,9 @@ class Warehouse:
     def _ahead_and_uncut(self, source: TableState, edge: Edge, seen_us: int) -> bool:
         """A roll-up that cannot be cut for its reader is used as it is. While it is ahead, its new rows change old
         partitions of the reader."""
-        table = source.table
-        if table.is_base or table.exact_time or source.edge_us is None or not self.graph.flows[table.name]:
+        if (edge.source, edge.table) not in self.graph.uncut:
             return False
-        return not cuts(edge.map.source, edge.map.table) and source.edge_us > edge.map.cut(seen_us)
+        return source.edge_us is not None and source.edge_us > edge.map.cut(seen_us)
 
     def advance(self, reader: TableState, since: int, at_us: int, append: bool) -> bool:
         """Whether the trailing edge of a table's sources moved; if so its partitions up to there have a need."""
@@ -196,20 +202,14 @@ class Warehouse:
             self._add(reader, older, since, seen, at_us, late=True, append=False)
         return True
 
-    def forbid_folding(
-        self, reader: TableState, edge: Edge, ranges: Iterable[tuple[PartitionSet, int]] | None = None
-    ) -> None:
-        """Files of the source were rewritten (all, if no ranges are given). They look new now but hold rows that the
-        reader already has, so what waits to be folded from that part of the source must be recomputed."""
-        if not reader.needs or not self.graph.folds[reader.table.name]:
-            return
-        where = EMPTY
-        for part, _ in ranges if ranges is not None else ((EVERYTHING, 0),):
-            where |= edge.map.affected(part.hull(edge.map.source))
-        for start, end, need in reader.needs.within(where):
-            if need.append:
-                again = Need(need.since, need.edge_us, need.at_us, need.late, False, need.last)
-                reader.needs.add(PartitionSet(((start, end),)), again)
+    def forbid_folding(self, source: str) -> None:
+        """Files of a table were merged. They look new now but hold rows that its readers already have, so whatever
+        waits to be folded from them must be recomputed. (A change that rewrites rows says so itself.)"""
+        for edge in self.graph.out.get(source, ()):
+            reader = self.tables[edge.table]
+            for start, end, need in list(reader.needs.pieces()):
+                if need.append:
+                    reader.needs.add(PartitionSet(((start, end),)), replace(need, append=False))
 
     def _add(
         self,

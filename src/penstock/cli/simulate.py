@@ -1,0 +1,238 @@
+"""`penstock simulate` and `penstock experiment`: policies on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, err, errors_told, out, print_json
+from penstock.errors import PenstockError
+from penstock.sim.chart import Line, Panel, write_chart
+from penstock.sim.experiments import Experiment, find_experiment, load_all
+from penstock.sim.experiments.base import Row, average, grouped
+from penstock.sim.lateness import measure
+from penstock.sim.read import read_scenario
+from penstock.sim.scenario import Scenario
+from penstock.sim.sweep import sweep
+
+T = TypeVar("T")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(simulate)
+    app.command()(experiment)
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="A scenario.toml.")],
+    policy: Annotated[list[str] | None, typer.Option("--policy", help="A policy to try; several to compare.")] = None,
+    seeds: Annotated[str, typer.Option(help="How many seeds, or which: 5, 1..5, 3,7.")] = "3",
+    tracks: Annotated[int | None, typer.Option(help="Other than the scenario says.", min=1)] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Through the controller even where a faster loop would do.")
+    ] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write mean staleness by table as an SVG.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a scenario under several policies: how stale every table would be, and how busy the tracks."""
+    with errors_told():
+        scenario, wanted = read_scenario(file)
+        policies = _policies(file, policy or list(wanted) or ["max-benefit", "fifo"])
+        if tracks is not None:
+            scenario = _with_tracks(scenario, tracks)
+        numbers = _seeds(seeds)
+        points = [(scenario, tuple(policies), seed, full) for seed in numbers]
+        rows = [row for found in _watched(sweep(_simulated, points, jobs), len(points)) for row in found]
+        if json:
+            print_json(rows)
+        else:
+            out.print(_simulated_table(scenario, rows))
+        if plot is not None:
+            _plot_tables(plot, scenario, rows)
+
+
+def _with_tracks(scenario: Scenario, tracks: int) -> Scenario:
+    from dataclasses import replace
+
+    return replace(scenario, tracks=tracks)
+
+
+def _policies(file: Path, names: list[str]) -> list[str]:
+    from penstock.scheduling.policies import PolicyNameError, find_policy
+    from penstock.sim.user_policies import load_policies
+
+    load_policies(file.resolve().parent)
+    try:
+        for name in names:
+            find_policy(name)
+    except PolicyNameError as error:
+        raise PenstockError(str(error)) from None
+    return names
+
+
+def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool]) -> list[Row]:
+    scenario, policies, seed, full = point
+    return [
+        {
+            "scenario": scenario.name,
+            "policy": found.policy,
+            "seed": seed,
+            "tracks": scenario.tracks,
+            "offered_utilisation": scenario.utilisation,
+            "relative_lateness": found.relative_lateness,
+            "weighted_staleness_s": found.outcome.weighted_s,
+            "utilisation": found.outcome.utilisation,
+            "events": found.outcome.events,
+            "updates": found.outcome.updates,
+            "failures": found.outcome.failures,
+            "staleness_s": found.outcome.staleness_s,
+        }
+        for found in measure(scenario, policies, seed, full=full)
+    ]
+
+
+def _simulated_table(scenario: Scenario, rows: list[Row]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("policy")
+    for column in ("relative lateness", "weighted staleness", "utilisation", "updates"):
+        table.add_column(column, justify="right")
+    names = [t.name for t in sorted(scenario.tables, key=lambda t: -t.priority)][:6]
+    for name in names:
+        table.add_column(name, justify="right")
+    best = min((average(some, "relative_lateness")[0] for _, some in grouped(rows, "policy")), default=0.0)
+    for (policy,), some in grouped(rows, "policy"):
+        late, error = average(some, "relative_lateness")
+        cells = [
+            Text(policy),
+            Text(f"{late:.3f} ± {error:.3f}", style="bold green" if late == best else ""),
+            Text(f"{average(some, 'weighted_staleness_s')[0]:.4g} s"),
+            Text(f"{average(some, 'utilisation')[0]:.2f}"),
+            Text(f"{average(some, 'updates')[0]:.0f}"),
+        ]
+        for name in names:
+            cells.append(Text(f"{sum(row['staleness_s'][name] for row in some) / len(some):.4g} s"))
+        table.add_row(*cells)
+    return table
+
+
+def experiment(
+    name: Annotated[str | None, typer.Argument(help="Which one.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name all experiments.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter: key=value, lists with commas.")] = None,
+    seeds: Annotated[str, typer.Option(help="How many seeds, or which: 5, 1..5, 3,7.")] = "1..3",
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write an SVG with the lines and their standard errors.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Repeat or vary an experiment: what was measured, what was claimed, and whether it holds."""
+    with errors_told():
+        known = load_all()
+        if list_ or name is None:
+            _list(known, json)
+            return
+        found = find_experiment(name, known)
+        parameters = found.with_settings(set_ or [])
+        tasks = found.tasks(parameters, _seeds(seeds))
+        rows = [row for some in _watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
+        if json:
+            print_json(rows)
+        else:
+            _print(found, parameters, rows)
+        if plot is not None:
+            _plot(plot, found, rows)
+
+
+def _list(known: dict[str, Experiment], json: bool) -> None:
+    if json:
+        print_json([{"name": e.name, "title": e.title, **e.parameters} for e in known.values()])
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("experiment", "what", "parameters"):
+        table.add_column(column)
+    for found in known.values():
+        table.add_row(found.name, found.title, Text(", ".join(found.parameters), style="dim"))
+    out.print(table)
+
+
+def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> None:
+    picture = found.picture
+    out.print(f"[bold]{found.name}[/]: {found.title}")
+    levels = sorted({row[picture.x] for row in rows})
+    for (panel,), some in grouped(rows, picture.panel or "experiment"):
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column(f"{picture.y} by {picture.x}" + (f", {picture.panel} {_said(panel)}" if picture.panel else ""))
+        for level in levels:
+            table.add_column(f"{level:g}", justify="right")
+        for (series,), line in grouped(some, picture.series):
+            cells = {key: average(at, picture.y) for (key,), at in grouped(line, picture.x)}
+            table.add_row(str(series), *(f"{cells[x][0]:.3f} ±{cells[x][1]:.3f}" if x in cells else "" for x in levels))
+        out.print(table)
+    for finding in found.judge(rows):
+        mark = "[bold green]holds[/]    " if finding.holds else "[bold red]does not[/] "
+        out.print(f"{mark} {finding.claim}", end="")
+        out.print(Text(f"  ({finding.found})", style="dim"))
+
+
+def _plot(path: Path, found: Experiment, rows: list[Row]) -> None:
+    picture = found.picture
+    panels = []
+    for (panel,), some in grouped(rows, picture.panel or "experiment"):
+        lines = []
+        for (series,), line in grouped(some, picture.series):
+            points = [(float(x), *average(at, picture.y)) for (x,), at in grouped(line, picture.x)]
+            lines.append(Line(str(series), tuple(sorted(points))))
+        panels.append(Panel(f"{picture.panel} {_said(panel)}" if picture.panel else "", tuple(lines)))
+    _write(path, f"{found.name}: {found.title}", picture.x, picture.y.replace("_", " "), panels)
+
+
+def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
+    lines = []
+    for (policy,), some in grouped(rows, "policy"):
+        points = []
+        for number, table in enumerate(scenario.tables):
+            mean, error = average([{"s": row["staleness_s"][table.name]} for row in some], "s")
+            points.append((float(number), mean, error))
+        lines.append(Line(policy, tuple(points)))
+    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))])
+
+
+def _write(path: Path, title: str, x: str, y: str, panels: list[Panel]) -> None:
+    if path.suffix.lower() != ".svg":
+        raise PenstockError(f"{path}: plots are written as SVG; name the file {path.with_suffix('.svg').name}")
+    write_chart(path, title, x, y, panels)
+    err.print(f"written to {path}")
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        if ".." in text:
+            first, last = text.split("..")
+            found = list(range(int(first), int(last) + 1))
+        elif "," in text:
+            found = [int(part) for part in text.split(",")]
+        else:
+            found = list(range(1, int(text) + 1))
+    except ValueError:
+        found = []
+    if not found:
+        raise PenstockError(f"--seeds {text}: write how many (5), a range (1..5) or a list (3,7)")
+    return found
+
+
+def _watched(results: Iterable[T], count: int) -> Iterator[T]:
+    """A sign of progress for people."""
+    if not err.is_terminal:
+        yield from results
+        return
+    yield from track(results, description="simulating", total=count, console=err, transient=True)
+
+
+def _said(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)

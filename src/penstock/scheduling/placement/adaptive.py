@@ -1,0 +1,112 @@
+"""Adaptive: tracks are kept for short jobs as the machine is now, not as it is on average. Not from the paper.
+
+Proportional shares the tracks out by mean load. When the machine slows down, the short jobs need more than their share
+just when the long ones hold on to theirs for longest. How slow the machine is shows in the short jobs that finish: a
+long job may start only while all jobs at least as long as it leave
+
+    headroom * (time that finished short jobs took / time they were expected to take) * load of all shorter jobs
+
+tracks to the shorter ones. Nobody has a home: a free track is taken by whoever comes first in the order and may start.
+Clusters are those of Proportional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from typing import Any, Literal
+
+from penstock.model.graph import Graph
+from penstock.scheduling.jobs import NOTHING, Situation, Start
+from penstock.scheduling.placement.base import Placement, Ranked, Why, recurring, upkeep
+from penstock.scheduling.placement.proportional import clusters
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Of each table its cluster, shortest jobs first; of each cluster the load of all shorter ones, in tracks."""
+
+    cluster: Mapping[str, int]
+    shorter: tuple[float, ...]
+
+
+class Adaptive(Placement):
+    def __init__(
+        self,
+        *,
+        k: float = 1.0,
+        by: Literal["E", "P"] = "E",
+        headroom: float = 1.1,
+        forget: float = 0.9,
+        least: int = 1,
+        graph: Graph | None = None,
+    ) -> None:
+        self.k, self.by, self.headroom, self.forget, self.least = k, by, headroom, forget, least
+        self._graph = graph
+        self._planned: tuple[int, Loads] | None = None
+
+    def knowing(self, graph: Graph) -> Adaptive:
+        return Adaptive(k=self.k, by=self.by, headroom=self.headroom, forget=self.forget, least=self.least, graph=graph)
+
+    def loads(self, situation: Situation) -> Loads:
+        version = situation.outlook.version
+        if self._planned is None or self._planned[0] != version:
+            jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
+            groups = clusters(jobs, self.k, self.by)
+            loads = [sum(job.utilisation for job in group) for group in groups]
+            self._planned = (
+                version,
+                Loads(
+                    {job.table: number for number, group in enumerate(groups) for job in group},
+                    tuple(sum(loads[:number]) for number in range(len(groups))),
+                ),
+            )
+        return self._planned[1]
+
+    def remember(self, situation: Situation) -> Mapping[str, Any]:
+        """How slow the machine is now, against what was expected: of all but the longest jobs, the latest most."""
+        loads = self.loads(situation)
+        longest = len(loads.shorter) - 1
+        slowness = float(situation.memory.get("slowness", 1.0))
+        for done in situation.finished:
+            if loads.cluster.get(done.table, longest) < longest:
+                slowness = self.forget * slowness + (1 - self.forget) * done.took_s / done.expected_s
+        return {"slowness": slowness}
+
+    def place(
+        self, situation: Situation, ranked: Ranked, why: Why, memory: Mapping[str, Any] = NOTHING
+    ) -> tuple[Start, ...]:
+        loads = self.loads(situation)
+        slowness = memory["slowness"]
+        free = list(situation.free)
+        starts: list[Start] = []
+        count = len(loads.shorter)
+        # How many more jobs of each cluster may start. A running job counts for its own cluster and all shorter ones.
+        room = [
+            max(self.least, situation.tracks - ceil(self.headroom * slowness * shorter - 1e-9))
+            if number
+            else situation.tracks
+            for number, shorter in enumerate(loads.shorter)
+        ]
+        for running in situation.running.values():
+            for number in range(loads.cluster.get(running.table, 0) + 1):
+                if number < count:
+                    room[number] -= 1
+        for value, job in ranked:
+            if job.upkeep:
+                return tuple(starts) if starts else upkeep(situation, job, free)
+            cluster = loads.cluster.get(job.table, 0)
+            if cluster < count and any(room[number] <= 0 for number in range(1, cluster + 1)):
+                continue
+            for number in range(min(cluster + 1, count)):
+                room[number] -= 1
+            starts.append(Start(job.table, free.pop(0), partial(_said, why, job, value, slowness)))
+            if not free:
+                break
+        return tuple(starts)
+
+
+def _said(why: Why, job: Any, value: float, slowness: float) -> str:
+    return f"{why(job, value)}; short updates now take {slowness:.2f} of their usual time"

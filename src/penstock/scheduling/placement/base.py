@@ -1,0 +1,53 @@
+"""What all placements share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from penstock.model.graph import Graph
+from penstock.model.time import SECOND_US
+from penstock.scheduling.jobs import NOTHING, Outlook, ReadyJob, Situation, Start
+
+Ranked = Iterable[tuple[float, ReadyJob]]
+Why = Callable[[ReadyJob, float], str]
+
+
+class Placement(ABC):
+    @abstractmethod
+    def place(
+        self, situation: Situation, ranked: Ranked, why: Why, memory: Mapping[str, Any] = NOTHING
+    ) -> tuple[Start, ...]:
+        """Jobs and their tracks, from jobs in the order of the policy."""
+
+    def remember(self, situation: Situation) -> Mapping[str, Any]:
+        """What to know now and at the next decision."""
+        return NOTHING
+
+    def knowing(self, graph: Graph) -> Placement:
+        """The same placement, for these tables."""
+        return self
+
+
+class Recurring(NamedTuple):
+    """The update of one table as it comes back every period."""
+
+    table: str
+    period_s: float
+    cost_s: float
+
+    @property
+    def utilisation(self) -> float:
+        return self.cost_s / self.period_s
+
+
+def recurring(graph: Graph, outlook: Outlook) -> list[Recurring]:
+    return [Recurring(name, graph.periods_us[name] / SECOND_US, outlook.period_cost_s(name)) for name in graph.order]
+
+
+def upkeep(situation: Situation, job: ReadyJob, free: list[int]) -> tuple[Start, ...]:
+    """Upkeep leaves a track free for what may come, unless there is only one."""
+    if len(free) > min(1, situation.tracks - 1):
+        return (Start(job.table, free[0], "nothing else to do: small files are merged"),)
+    return ()

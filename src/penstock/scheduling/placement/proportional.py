@@ -1,0 +1,149 @@
+"""Proportional (Golab, Johnson, Shkapenyuk 2011, Sec. 3.2.3): similar jobs form clusters, and each cluster owns tracks in
+proportion to its load. The cluster of the longest jobs starts at track 0. Jobs may use idle tracks of clusters with
+longer jobs, never of those with shorter ones.
+
+k and `by`     a job joins the cluster of the next shorter ones if its execution time E (or its period P) is less than
+               k times their shortest period. The text prints E; its example with k=2 needs P.
+basic | all    tracks are shared out as far as the load needs them (the rest is free for all), or all of them
+aggressive     a job takes an idle track of longer jobs even if one of these waits behind it in the list
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, floor
+from typing import Any, Literal
+
+from penstock.model.graph import Graph
+from penstock.scheduling.jobs import NOTHING, Situation, Start
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, recurring, upkeep
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Of each table its cluster, shortest jobs first; of each cluster the part of the tracks that it owns."""
+
+    cluster: Mapping[str, int]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def tracks(self, cluster: int) -> range:
+        """Those of which the cluster owns at least a part."""
+        if cluster >= len(self.low):
+            return range(0)
+        return range(floor(self.low[cluster] + _ROUNDING), ceil(self.high[cluster] - _ROUNDING))
+
+    @property
+    def used(self) -> int:
+        return ceil(max(self.high, default=0.0) - _ROUNDING)
+
+
+def clusters(jobs: Sequence[Recurring], k: float, by: Literal["E", "P"] = "E") -> list[list[Recurring]]:
+    found: list[list[Recurring]] = []
+    shortest = 0.0
+    for job in sorted(jobs, key=lambda job: (job.cost_s, job.table)):
+        if found and (job.cost_s if by == "E" else job.period_s) < k * shortest:
+            found[-1].append(job)
+            shortest = min(shortest, job.period_s)
+        else:
+            found.append([job])
+            shortest = job.period_s
+    return found
+
+
+def share_out(groups: Sequence[Sequence[Recurring]], tracks: int, *, all_tracks: bool) -> Ranges:
+    loads = [sum(job.utilisation for job in group) for group in groups]
+    total = sum(loads)
+    whole = tracks if all_tracks or total > tracks else max(1, ceil(total - _ROUNDING))
+    factor = whole / total if total else 0.0
+    low, high = [0.0] * len(groups), [0.0] * len(groups)
+    upto = 0.0
+    for number in reversed(range(len(groups))):
+        low[number] = upto
+        upto += factor * loads[number]
+        high[number] = upto
+    return Ranges({job.table: number for number, group in enumerate(groups) for job in group}, tuple(low), tuple(high))
+
+
+class Proportional(Placement):
+    def __init__(
+        self,
+        *,
+        all_tracks: bool = False,
+        aggressive: bool = False,
+        k: float = 1.0,
+        by: Literal["E", "P"] = "E",
+        graph: Graph | None = None,
+    ) -> None:
+        self.all_tracks, self.aggressive, self.k, self.by = all_tracks, aggressive, k, by
+        self._graph = graph
+        self._planned: tuple[int, int, Ranges] | None = None
+
+    def knowing(self, graph: Graph) -> Proportional:
+        return Proportional(all_tracks=self.all_tracks, aggressive=self.aggressive, k=self.k, by=self.by, graph=graph)
+
+    def ranges(self, situation: Situation) -> Ranges:
+        version, tracks = situation.outlook.version, situation.tracks
+        if self._planned is None or self._planned[:2] != (version, tracks):
+            jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
+            self._planned = (
+                version,
+                tracks,
+                share_out(clusters(jobs, self.k, self.by), tracks, all_tracks=self.all_tracks),
+            )
+        return self._planned[2]
+
+    def place(
+        self, situation: Situation, ranked: Ranked, why: Why, memory: Mapping[str, Any] = NOTHING
+    ) -> tuple[Start, ...]:
+        ranges = self.ranges(situation)
+        free = list(situation.free)
+        starts: list[Start] = []
+        jobs = list(ranked)
+        full: set[int] = set()
+        for place, (value, job) in enumerate(jobs):
+            if not free:
+                break
+            if job.upkeep:
+                return tuple(starts) if starts else upkeep(situation, job, free)
+            cluster = ranges.cluster.get(job.table, 0)
+            if cluster in full:
+                continue
+            later = () if self.aggressive else jobs[place + 1 :]
+            track = self._track(ranges, cluster, free, later)
+            if track is None:
+                if self.aggressive:
+                    full.add(cluster)  # nothing for it now, so nothing for those of the same cluster
+                continue
+            free.remove(track)
+            starts.append(
+                Start(job.table, track, partial(_said, why, job, value, cluster, track in ranges.tracks(cluster)))
+            )
+        return tuple(starts)
+
+    def _track(self, ranges: Ranges, cluster: int, free: list[int], later: Sequence[Any]) -> int | None:
+        own = ranges.tracks(cluster)
+        for track in free:
+            if track in own and track > own.start:
+                return track
+        if own.start in free and len(own):
+            return own.start
+        if free[-1] >= ranges.used:
+            return next(r for r in free if r >= ranges.used)
+        for track in free:
+            if track >= own.start:
+                break
+            if self.aggressive or not any(
+                track in ranges.tracks(ranges.cluster.get(job.table, 0)) for _, job in later if not job.upkeep
+            ):
+                return track
+        return None
+
+
+def _said(why: Why, job: Any, value: float, cluster: int, own: bool) -> str:
+    where = "on a track of its own cluster" if own else "on a track that longer jobs leave idle"
+    return f"{why(job, value)}; {where} ({cluster})"

@@ -1,0 +1,66 @@
+"""One policy from its parts: an order, a placement, inherited priorities, and how much one job may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.model.graph import Graph
+from penstock.scheduling.inheritance import DEFAULT_K, inherited
+from penstock.scheduling.jobs import Decision, ReadyJob, Situation, UpdatePolicy
+from penstock.scheduling.placement.base import Placement
+from penstock.scheduling.policies.index import IndexPolicy
+
+
+class Composed:
+    def __init__(
+        self,
+        order: IndexPolicy,
+        placement: Placement,
+        inherit: str = "max",
+        inherit_k: float = DEFAULT_K,
+        chop: float | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.order, self.placement = order, placement
+        self.inherit, self.inherit_k, self.chop = inherit, inherit_k, chop
+        # The priorities that jobs come with are inherited by max; None if these are right.
+        self._weights = weights
+        self.tie = getattr(order, "tie", None)
+        self.learns = (
+            type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
+        )
+        self._by_index = type(order).ranked is IndexPolicy.ranked
+
+    def for_graph(self, graph: Graph) -> Composed:
+        weights = inherited(graph, self.inherit, self.inherit_k)
+        return Composed(
+            self.order.knowing(graph, weights),
+            self.placement.knowing(graph),
+            self.inherit,
+            self.inherit_k,
+            self.chop,
+            None if self.inherit == "max" else weights,
+        )
+
+    def index(self, job: ReadyJob) -> tuple[float, float]:
+        return self.order.index(self._weighed(job))
+
+    def why(self, job: ReadyJob, value: float) -> str:
+        return self.order.why(self._weighed(job), value)
+
+    def _weighed(self, job: ReadyJob) -> ReadyJob:
+        return job if self._weights is None else job._replace(inherited=self._weights[job.table])
+
+    def decide(self, situation: Situation) -> Decision:
+        ranked = situation.ready.ranked(situation.now_us) if self._by_index else self.order.ranked(situation)
+        if not self.learns:
+            return Decision(self.placement.place(situation, ranked, self.why))
+        placed = self.placement.remember(situation)
+        starts = self.placement.place(situation, ranked, self.why, placed)
+        return Decision(starts, None, {**self.order.remember(situation), **placed})
+
+
+def bound(policy: UpdatePolicy, graph: Graph) -> UpdatePolicy:
+    """A policy that knows the tables, if it wants to."""
+    for_graph: Callable[[Graph], UpdatePolicy] | None = getattr(policy, "for_graph", None)
+    return policy if for_graph is None else for_graph(graph)

@@ -1,0 +1,43 @@
+"""Relative lateness: the staleness of a run against that of the same scenario without contention, where every update
+starts when it is released (Golab, Johnson, Shkapenyuk 2011, Sec. 4.1). 1 is perfect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.scheduling.policies import find_policy
+from penstock.sim import lean, runtime
+from penstock.sim.outcome import Outcome
+from penstock.sim.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Measured:
+    policy: str
+    seed: int
+    relative_lateness: float
+    outcome: Outcome
+
+
+def run(scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False) -> Outcome:
+    """One run: by the lean loop if that can do it, else (or with `full`) through the controller."""
+    simulate = lean.simulate if lean.supports(scenario) and not full else runtime.simulate
+    return simulate(scenario, find_policy(policy), seed, trace=trace)
+
+
+def uncontended(scenario: Scenario, seed: int, *, full: bool = False) -> Outcome:
+    """As many tracks as tables: nobody waits for anybody. A table's own updates still follow one another."""
+    return run(replace(scenario, tracks=len(scenario.tables)), "max-benefit", seed, full=full)
+
+
+def measure(
+    scenario: Scenario, policies: Sequence[str], seed: int, *, trace: bool = False, full: bool = False
+) -> list[Measured]:
+    """All policies on the same arrivals and the same luck."""
+    ideal = uncontended(scenario, seed, full=full).weighted_s
+    found = []
+    for policy in policies:
+        outcome = run(scenario, policy, seed, trace=trace, full=full)
+        found.append(Measured(policy, seed, outcome.weighted_s / ideal, outcome))
+    return found

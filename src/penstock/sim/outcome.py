@@ -1,0 +1,41 @@
+"""What is measured: how stale every table was on average, weighted by its priority, and how busy the tracks were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.model.time import SECOND_US
+
+
+class FreshnessSum:
+    """The integral of staleness, exact: of (t - F) over time, with F changing in steps. All whole microseconds."""
+
+    __slots__ = ("fresh_us", "since_us", "total")
+
+    def __init__(self, fresh_us: int) -> None:
+        self.fresh_us = fresh_us
+        self.since_us = 0
+        self.total = 0
+
+    def moved(self, now_us: int, fresh_us: int) -> None:
+        self.total += self.fresh_us * (now_us - self.since_us)
+        self.since_us, self.fresh_us = now_us, fresh_us
+
+    def mean_s(self, horizon_us: int) -> float:
+        fresh = self.total + self.fresh_us * (horizon_us - self.since_us)
+        return (horizon_us * horizon_us / 2 - fresh) / horizon_us / SECOND_US
+
+
+@dataclass(frozen=True)
+class Outcome:
+    # Mean staleness in seconds by table.
+    staleness_s: dict[str, float]
+    # The same, summed with priorities.
+    weighted_s: float
+    # Busy time of all tracks as a part of all there is.
+    utilisation: float
+    events: int
+    updates: int
+    failures: int = 0
+    # Each start: time, table, track, duration; only if asked for.
+    trace: list[tuple[int, str, int, int]] = field(default_factory=list)

@@ -1,0 +1,262 @@
+"""The other driver of the core: where the live runtime has Spark, files and a wall clock, this one has a scenario.
+
+The controller is the very one of the live system. Files arrive as events, its commands are carried out by waiting as long
+as the scenario says, and what would be published is told from the job alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.control.controller import Controller
+from penstock.control.events import (
+    Event,
+    FeedFile,
+    FileArrived,
+    FileRewritten,
+    Job,
+    Publication,
+    StartUpdate,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    WarehouseDeclared,
+)
+from penstock.model.partitions import PartitionSet
+from penstock.model.time import SECOND_US
+from penstock.requests.needs import changed_by
+from penstock.scheduling.cost import CostModel
+from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.policies import bound
+from penstock.sim.arrivals import Batch, batches, first_batch_end_us
+from penstock.sim.chance import factors, generator, slow_at
+from penstock.sim.kernel import Kernel
+from penstock.sim.lean import Known
+from penstock.sim.outcome import FreshnessSum, Outcome
+from penstock.sim.scenario import Backfill, Scenario, SimTable, us
+
+_END, _ARRIVAL, _WAKE = 0, 1, 2
+
+
+class KnownCost(CostModel):
+    """The true mean cost, for policies that need not learn it."""
+
+    def __init__(self, table: SimTable, factor: float) -> None:
+        super().__init__()
+        self._table, self._factor = table, factor
+
+    def expected_s(self, amount: float) -> float:
+        return self._factor * (self._table.alpha_s + self._table.beta * (amount / SECOND_US))
+
+    def observe(self, amount: float, seconds: float) -> None:
+        pass
+
+
+class Simulation:
+    """One run of a scenario under one policy."""
+
+    def __init__(
+        self, scenario: Scenario, policy: UpdatePolicy, seed: int = 0, *, trace: bool = False, keep_log: bool = False
+    ) -> None:
+        self.scenario = scenario
+        graph = scenario.graph
+        self.specs = {spec.name: spec for spec in scenario.tables}
+        self.kernel = Kernel()
+        known = scenario.costs == "known"
+        self.outlook = Known(scenario.costs_s)
+        self.controller = Controller()
+        self.log: list[Event] | None = [] if keep_log else None
+        self.trace: list[tuple[int, str, int, int]] | None = [] if trace else None
+        feeds, tables = tuple(graph.feeds.values()), tuple(graph.tables.values())
+        self.apply(WarehouseDeclared(0, feeds, tables, scenario.tracks, "fifo"))
+        state = self.controller.state
+        self.fresh: dict[str, FreshnessSum] = {}
+        for name in graph.order:
+            spec = self.specs[name]
+            if known:
+                state.tables[name].cost = KnownCost(spec, scenario.mean_factor)
+            if spec.is_base:
+                fresh = first_batch_end_us(spec, seed) - us(spec.period_s)
+            else:
+                fresh = min(self.fresh[source].fresh_us for source in spec.sources)
+            self.fresh[name] = FreshnessSum(fresh)
+        periods = graph.periods_us
+        self.begin_us = {name: total.fresh_us - periods[name] for name, total in self.fresh.items()}
+        self._draw = {name: factors(scenario, spec, seed) for name, spec in self.specs.items()}
+        self._fails = {name: generator(seed, name, "failures").random for name in self.specs}
+        self._slow_at = slow_at(scenario)
+        self._batches: dict[str, Iterator[Batch]] = {}
+        self._by_uri: dict[str, tuple[Batch, ...]] = {}
+        self.snapshot = self.events = self.updates = self.failures = self.busy_us = 0
+        self._woken: int | None = None
+        self._live_before()
+        self.controller = Controller(state, bound(policy, graph), self.outlook if known else None)
+        for name, spec in self.specs.items():
+            if spec.is_base:
+                self._batches[name] = batches(scenario, spec, seed)
+                self._plan(name)
+        for number, backfill in enumerate(scenario.backfills):
+            self.kernel.at(us(backfill.at_s), _ARRIVAL, lambda now, n=number, b=backfill: self._backfill(now, n, b))  # type: ignore[misc]
+
+    def apply(self, event: Event) -> None:
+        if self.log is not None:
+            self.log.append(event)
+        self.controller.apply(event)
+
+    def run(self, max_events: int | None = None) -> Outcome:
+        horizon = us(self.scenario.horizon_s)
+        while (due := self.kernel.next_us) is not None and due < horizon:
+            if max_events is not None and self.events >= max_events:
+                horizon = self.kernel.now_us
+                break
+            self.kernel.step()
+            self._decide()
+        return self._outcome(horizon)
+
+    def _live_before(self) -> None:
+        """A warehouse that is not new: every table holds the data of one period, and one update of each was seen."""
+        for name, spec in self.specs.items():
+            if spec.is_base:
+                start, end = self.begin_us[name], self.fresh[name].fresh_us
+                self._by_uri[f"{name}/before"] = (Batch(name, -1, end, start, end),)
+                self.apply(FileArrived(0, name, FeedFile(f"{name}/before", "1", end - start, end)))
+        while commands := self.controller.decide(0):
+            for command in commands:
+                job, spec = command.job, self.specs[command.job.table]
+                self.apply(UpdateStarted(0, job, command.track, command.why))
+                self.snapshot += 1
+                found = self._loaded(job, 0) if spec.is_base else self._derived(job)
+                seconds = spec.alpha_s + spec.beta * job.amount / SECOND_US
+                self.apply(UpdateFinished(0, job.id, job.table, (found,), seconds))
+
+    # The world acts
+
+    def _plan(self, name: str) -> None:
+        batch = next(self._batches[name], None)
+        if batch is not None:
+            self.outlook.next_us[name] = batch.arrives_us
+            self.kernel.at(batch.arrives_us, _ARRIVAL, lambda now: self._arrive(now, batch))
+        else:
+            self.outlook.next_us.pop(name, None)
+
+    def _arrive(self, now_us: int, batch: Batch) -> None:
+        self.events += 1
+        uri = f"{batch.table}/{batch.number}"
+        self._by_uri[uri] = (batch,)
+        size = batch.to_us - batch.from_us
+        self.apply(FileArrived(now_us, batch.table, FeedFile(uri, "1", size, now_us)))
+        self._plan(batch.table)
+
+    def _backfill(self, now_us: int, number: int, backfill: Backfill) -> None:
+        """The rows of a stretch of time come again, as one rewritten file."""
+        self.events += 1
+        start = max(us(backfill.from_s), self.begin_us[backfill.table])
+        end = min(us(backfill.to_s), self.fresh[backfill.table].fresh_us)
+        if start >= end:
+            return
+        uri = f"{backfill.table}/backfill-{number}"
+        self._by_uri[uri] = (Batch(backfill.table, -1, now_us, start, end),)
+        file = FeedFile(uri, "2", end - start, now_us)
+        self.apply(FileRewritten(now_us, backfill.table, file, ((start, end),)))
+
+    def _decide(self) -> None:
+        now_us = self.kernel.now_us
+        decided_at = self.controller.state.applied
+        for command in self.controller.decide(now_us):
+            self.apply(UpdateStarted(now_us, command.job, command.track, command.why, decided_at))
+            self._start(now_us, command)
+        wake = self.controller.wake_at_us
+        if wake is not None and wake > now_us and wake != self._woken:
+            self._woken = wake
+            self.kernel.at(wake, _WAKE, lambda now: None)
+
+    def _start(self, now_us: int, command: StartUpdate) -> None:
+        job, name = command.job, command.job.table
+        spec = self.specs[name]
+        amount = self._amount(job)
+        seconds = (spec.alpha_s + spec.beta * (amount / SECOND_US)) * self._slow_at(now_us) * self._draw[name]()
+        took_us = max(1, round(seconds * SECOND_US))
+        if job.kind == "upkeep":
+            took_us = 1
+        self.busy_us += took_us
+        if self.trace is not None:
+            self.trace.append((now_us, name, command.track, took_us))
+        failed = bool(self.scenario.failures) and self._fails[name]() < self.scenario.failures
+        end = self._fail if failed else self._finish
+        self.kernel.at(now_us + took_us, _END, lambda now: end(now, job, took_us))
+
+    def _amount(self, job: Job) -> float:
+        """The stretch of data that the job goes through, in microseconds: new ones, and partitions made again."""
+        if job.files:
+            return float(sum(file.size_bytes for file in job.files))
+        if job.complete_us is None:
+            return 0.0
+        edge = self.fresh[job.table].fresh_us
+        late = PartitionSet.of(*((piece.start_us, piece.end_us) for piece in job.pieces if piece.need.late))
+        again = sum(
+            end - start for start, end in late.within(self.begin_us[job.table], max(edge, self.begin_us[job.table]))
+        )
+        return float(max(0, job.complete_us - edge) + again)
+
+    def _fail(self, now_us: int, job: Job, took_us: int) -> None:
+        self.events += 1
+        self.failures += 1
+        self.apply(UpdateFailed(now_us, job.id, job.table, "by chance", took_us / SECOND_US))
+
+    def _finish(self, now_us: int, job: Job, took_us: int) -> None:
+        self.events += 1
+        self.updates += 1
+        self.snapshot += 1
+        edge = self.fresh[job.table].fresh_us
+        if job.kind == "upkeep":
+            found = Publication(job.table, self.snapshot, True)
+        elif self.specs[job.table].is_base:
+            found = self._loaded(job, edge)
+        else:
+            found = self._derived(job)
+        if found.complete_us is not None and found.complete_us > edge:
+            self.fresh[job.table].moved(now_us, found.complete_us)
+        self.apply(UpdateFinished(now_us, job.id, job.table, (found,), took_us / SECOND_US))
+
+    def _loaded(self, job: Job, edge: int) -> Publication:
+        parts = [batch for file in job.files for batch in self._by_uri.pop(file.uri, ())]
+        ranges = [(b.from_us, b.to_us) for b in parts] + [b.late_us for b in parts if b.late_us is not None]
+        append = not job.pieces
+        upto = max((b.to_us for b in parts), default=edge)
+        return Publication(
+            job.table,
+            self.snapshot,
+            append,
+            PartitionSet.of(*ranges).intervals,
+            upto,
+            upto - 1,
+            min((b.from_us for b in parts), default=None),
+            rows=len(parts),
+            size_bytes=sum(b.to_us - b.from_us for b in parts),
+        )
+
+    def _derived(self, job: Job) -> Publication:
+        return Publication(
+            job.table,
+            self.snapshot,
+            all(piece.need.append for piece in job.pieces) and self.controller.state.graph.folds[job.table],
+            changed_by(job.pieces, job.edge_us),
+            job.complete_us,
+            None if job.complete_us is None else job.complete_us - 1,
+            self.begin_us[job.table],
+            size_bytes=int(self._amount(job)),
+        )
+
+    def _outcome(self, horizon_us: int) -> Outcome:
+        stale = {name: total.mean_s(horizon_us) for name, total in self.fresh.items()}
+        weighted = sum(self.specs[name].priority * mean for name, mean in stale.items())
+        used: Any = self.busy_us / (horizon_us * self.scenario.tracks)
+        return Outcome(stale, weighted, used, self.events, self.updates, self.failures, self.trace or [])
+
+
+def simulate(
+    scenario: Scenario, policy: UpdatePolicy, seed: int = 0, *, max_events: int | None = None, trace: bool = False
+) -> Outcome:
+    """Run a scenario through the controller."""
+    return Simulation(scenario, policy, seed, trace=trace).run(max_events)

@@ -1,0 +1,169 @@
+"""What is simulated: tables with their arrivals and costs, tracks, and what goes wrong when.
+
+Times are seconds from the start of the simulation. `read.py` reads scenarios from files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from penstock.errors import PenstockError
+from penstock.model.graph import CycleError, Graph
+from penstock.model.tables import Feed, Source, Table
+from penstock.model.time import SECOND_US
+
+Arrivals = Literal["periodic", "jittered", "bursty", "traced"]
+
+
+class ScenarioError(PenstockError):
+    """A scenario that cannot be simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimTable:
+    name: str
+    # Base tables have a period, derived ones have sources.
+    sources: tuple[str, ...] = ()
+    period_s: float = 100.0
+    # When the first batch comes; None: anywhere in the first period, by the seed.
+    phase_s: float | None = None
+    priority: float = 1.0
+    # An update with the data of n seconds takes alpha + beta * n.
+    alpha_s: float = 1.0
+    beta: float = 0.1
+    arrivals: Arrivals = "periodic"
+    # jittered: how late a batch may come, in periods. bursty: how many batches come together.
+    arrival_jitter: float = 0.5
+    burst: int = 4
+    # traced: when batches come.
+    trace_s: tuple[float, ...] = ()
+    # This part of the batches also holds rows that are so much older.
+    late_share: float = 0.0
+    late_s: float = 0.0
+
+    @property
+    def is_base(self) -> bool:
+        return not self.sources
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """The machine alternates: normal, then slower by `factor` for a part of each cycle."""
+
+    factor: float = 3.0
+    cycle_s: float = 2000.0
+    # The slow part of a cycle; it comes at its end.
+    share: float = 0.5
+
+    @property
+    def mean_factor(self) -> float:
+        return 1 + self.share * (self.factor - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What should have come between two times comes at the end, all at once; of one table or of all."""
+
+    start_s: float
+    end_s: float
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """At some time, the rows of a base table between two times are delivered again with other content."""
+
+    at_s: float
+    table: str
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True)
+class Scenario:
+    tables: tuple[SimTable, ...]
+    name: str = "scenario"
+    tracks: int = 4
+    horizon_s: float = 100_000.0
+    # The time of a job is drawn from [1 - b, 1 + b] times the expected one.
+    jitter: float = 0.0
+    slowdown: Slowdown | None = None
+    outages: tuple[Outage, ...] = ()
+    backfills: tuple[Backfill, ...] = ()
+    # The part of the jobs that fail at their end.
+    failures: float = 0.0
+    # Whether policies are told the true mean costs, or learn them from finished jobs as live.
+    costs: Literal["known", "learned"] = "known"
+    partition: str = "day"
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The tables as the controller knows them: row-wise views, so that the edge of a view is that of its sources."""
+        self.check()
+        feeds = [Feed(table.name, us(table.period_s)) for table in self.tables if table.is_base]
+        tables = [
+            Table(
+                table.name,
+                partition=self.partition,
+                feed=table.name if table.is_base else None,
+                sources=tuple(Source(source, (0, 1)) for source in table.sources),
+                priority=table.priority,
+                exact_time=True,
+                foldable=len(table.sources) == 1,
+                attempts=1_000_000,
+            )
+            for table in self.tables
+        ]
+        try:
+            return Graph(feeds, tables)
+        except CycleError as error:
+            raise ScenarioError(str(error)) from None
+
+    def check(self) -> None:
+        names = {table.name for table in self.tables}
+        if not self.tables:
+            raise ScenarioError("a scenario needs at least one table")
+        if len(names) < len(self.tables):
+            twice = next(t.name for t in self.tables if sum(o.name == t.name for o in self.tables) > 1)
+            raise ScenarioError(f"table {twice!r} is there twice")
+        for table in self.tables:
+            for source in table.sources:
+                if source not in names:
+                    raise ScenarioError(f"table {table.name!r} reads {source!r}, which is not in the scenario")
+            if table.is_base and table.period_s <= 0:
+                raise ScenarioError(f"table {table.name!r}: period must be positive")
+        for name in [o.table for o in self.outages if o.table is not None] + [b.table for b in self.backfills]:
+            if name not in names:
+                raise ScenarioError(f"there is no table {name!r} in the scenario")
+
+    @property
+    def mean_factor(self) -> float:
+        return 1.0 if self.slowdown is None else self.slowdown.mean_factor
+
+    @cached_property
+    def costs_s(self) -> dict[str, float]:
+        """E(P) of each table, with the mean slowdown."""
+        periods = self.graph.periods_us
+        return {t.name: self.mean_factor * (t.alpha_s + t.beta * periods[t.name] / SECOND_US) for t in self.tables}
+
+    @property
+    def utilisation(self) -> float:
+        """The load that is offered if every batch is loaded on its own, as a part of all tracks."""
+        periods = self.graph.periods_us
+        return sum(cost * SECOND_US / periods[name] for name, cost in self.costs_s.items()) / self.tracks
+
+
+def us(seconds: float) -> int:
+    return round(seconds * SECOND_US)
+
+
+def loaded_to(
+    tables: Sequence[SimTable], utilisation: float, tracks: int, slowdown: Slowdown | None
+) -> tuple[SimTable, ...]:
+    """The same tables with all costs scaled, so that they offer this load."""
+    now = Scenario(tuple(tables), tracks=tracks, slowdown=slowdown).utilisation
+    factor = utilisation / now
+    return tuple(replace(t, alpha_s=t.alpha_s * factor, beta=t.beta * factor) for t in tables)

@@ -1,0 +1,76 @@
+"""Whatever happens in whatever order, at rest every table is what its definition says. `PENSTOCK_SCENARIOS=20000` runs more."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import pytest
+
+from penstock.control import readiness
+from tests.control.scenarios import Scenario, check_at_rest, check_reflects
+
+SCENARIOS = int(os.environ.get("PENSTOCK_SCENARIOS", "2000"))
+FIRST = int(os.environ.get("PENSTOCK_FIRST_SEED", "0"))
+CHUNK = 250
+
+
+@pytest.fixture(autouse=True)
+def _upkeep_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "SMALL_FILES", 6)
+
+
+def run_one(seed: int) -> Scenario:
+    scenario = Scenario(seed)
+    scenario.run(scenario.rng.choice([30, 60, 100]))
+    scenario.settle()
+    check_at_rest(scenario.world)
+    check_reflects(scenario.world, scenario.rng)
+    if not scenario.trouble and not scenario.world.redefined:
+        assert not scenario.world.repeated, f"made twice from the same: {scenario.world.repeated[:3]}"
+    return scenario
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS, CHUNK))
+def test_tables_are_right_at_rest(first: int) -> None:
+    failed: list[tuple[int, str]] = []
+    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS)):
+        try:
+            run_one(seed)
+        except Exception:
+            failed.append((seed, traceback.format_exc(limit=-4)))
+    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS // 5, CHUNK))
+def test_one_more_file_makes_every_partition_at_most_once(first: int) -> None:
+    failed = []
+    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 5)):
+        twice = made_twice(seed)
+        if twice:
+            failed.append((seed, twice))
+    assert not failed, f"seeds {[seed for seed, _ in failed]}: {failed[0][1]}"
+
+
+def made_twice(seed: int) -> list[tuple[str, int]]:
+    """Partitions that are made more than once for a single file, late or not, when all was at rest. Tables that go step
+    by step bring their readers on step by step, too; and two base tables of one feed are two changes."""
+    scenario = Scenario(seed, calm=True)
+    scenario.run(60)
+    scenario.settle()
+    world, graph = scenario.world, scenario.world.graph
+    feed = scenario.rng.choice(list(world.feeds.values()))
+    stepwise = {name for name, table in graph.tables.items() if table.chop or name in graph.chained}
+    found: list[tuple[str, int]] = []
+    for late in (False, True):
+        before = dict(world.counts)
+        known = {
+            name
+            for name, table in world.state.tables.items()
+            if table.exists and not (graph.ancestors[name] | {name}) & stepwise
+        }
+        scenario.file(feed, late=late)
+        scenario.settle()
+        if len(graph.fed_by[feed.name]) == 1:
+            found += [k for k, count in world.counts.items() if k[0] in known and count > before.get(k, 0) + 1]
+    return found

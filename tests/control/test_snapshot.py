@@ -1,0 +1,76 @@
+"""A saved state is the state: the same fields, the same future."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.control.controller import Controller
+from penstock.control.snapshot import FORMAT, SnapshotError, dump, load
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from tests.control.scenarios import Scenario
+
+
+def through_json(state: State) -> State:
+    return load(json.loads(json.dumps(dump(state))))
+
+
+@pytest.mark.parametrize("seeds", [range(n, n + 20) for n in range(0, 120, 20)])
+def test_folding_on_from_a_saved_state(seeds: range) -> None:
+    for seed in seeds:
+        scenario = Scenario(seed)
+        scenario.run(50)
+        log = scenario.world.log
+        cut = scenario.rng.randrange(len(log) + 1)
+        whole = State().fold(log)
+        resumed = through_json(State().fold(log[:cut])).fold(log[cut:])
+        assert dump(resumed) == dump(whole), f"seed {seed}, cut at {cut}"
+        now = scenario.world.now
+        assert Controller(resumed).decide(now) == Controller(whole).decide(now), f"seed {seed}, cut at {cut}"
+
+
+def test_every_field_is_saved() -> None:
+    """A field that someone adds to a table's state must come into the snapshot, too."""
+    scenario = Scenario(5)
+    scenario.run(80)
+    for name, table in scenario.world.state.tables.items():
+        again = through_json(scenario.world.state).tables[name]
+        for field in TableState.__dataclass_fields__:
+            before, after = getattr(table, field), getattr(again, field)
+            if field == "needs":
+                before, after = list(before.pieces()), list(after.pieces())
+            elif field == "staleness":
+                before, after = ([getattr(s, slot) for slot in s.__slots__] for s in (before, after))
+            assert before == after, f"{name}.{field}"
+    for field in vars(State()):
+        if field not in ("graph", "tables", "touched", "_handlers"):
+            assert getattr(through_json(scenario.world.state), field) == getattr(scenario.world.state, field), field
+
+
+def test_a_running_job_is_one_thing_not_two() -> None:
+    for seed in range(30):
+        scenario = Scenario(seed)
+        scenario.run(40)
+        state = through_json(scenario.world.state)
+        for table in state.tables.values():
+            if table.running is not None:
+                assert state.busy[table.running.track] is table.running
+
+
+def test_another_format_is_refused_in_words() -> None:
+    assert dump(State())["format"] == FORMAT
+    for data in ({**dump(State()), "format": FORMAT + 1}, {}):
+        with pytest.raises(SnapshotError, match="fold the log from its beginning instead"):
+            load(data)
+
+
+def test_it_does_not_grow_with_history() -> None:
+    sizes = []
+    for turns in (100, 1000):
+        scenario = Scenario(8, calm=True)
+        scenario.run(turns)
+        scenario.settle()
+        sizes.append(len(json.dumps(dump(scenario.world.state))))
+    assert sizes[1] < 1.3 * sizes[0]

@@ -1,0 +1,231 @@
+"""DuckDB in the place of a Spark session, as far as the engine uses one: real rows, real Parquet files, no JVM.
+
+Only what the engine's own code calls is here; views must be written in the SQL that both understand. Frames are computed
+at once, and files are written as Spark writes them: under `_temporary` first, each with its checksum file beside it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.model.schema import Schema
+
+ARROW = {
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+}
+SPARK = {str(kind): name for name, kind in ARROW.items()} | {"large_string": "string"}
+MACROS = (
+    "unix_micros(t) AS epoch_us(t)",
+    "timestamp_micros(n) AS make_timestamptz(n)",
+    "pmod(a, b) AS ((a % b) + b) % b",
+    "from_utc_timestamp(t, zone) AS t",
+    "to_utc_timestamp(t, zone) AS t",
+)
+
+
+def duck(sql: str) -> str:
+    return re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"'))
+
+
+@dataclass(frozen=True)
+class _Type:
+    name: str
+
+    def simpleString(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    dataType: _Type
+
+
+@dataclass(frozen=True)
+class _Struct:
+    fields: list[_Field]
+
+
+class Frame:
+    """A DataFrame whose rows are known."""
+
+    def __init__(self, session: Session, rows: pa.Table) -> None:
+        self.session = session
+        self.rows = rows
+
+    @property
+    def schema(self) -> _Struct:
+        return _Struct([_Field(field.name, _Type(_spark_type(field.type))) for field in self.rows.schema])
+
+    def createOrReplaceTempView(self, name: str) -> None:
+        self.session.connection.register(name, self.rows)
+
+    def selectExpr(self, *items: str) -> Frame:
+        return self._query(f"SELECT {', '.join(items)} FROM _frame")
+
+    def where(self, condition: str) -> Frame:
+        return self._query(f"SELECT * FROM _frame WHERE {condition}")
+
+    def _query(self, sql: str) -> Frame:
+        self.createOrReplaceTempView("_frame")
+        return self.session.sql(sql)
+
+    def unionAll(self, other: Frame) -> Frame:
+        return Frame(self.session, pa.concat_tables([self.rows, other.rows.cast(self.rows.schema)]))
+
+    def limit(self, count: int) -> Frame:
+        return Frame(self.session, self.rows.slice(0, count))
+
+    def coalesce(self, _count: int) -> Frame:
+        return self
+
+    @property
+    def write(self) -> _Writer:
+        return _Writer(self)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return SPARK[str(kind)]
+
+
+class _Writer:
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._by: str | None = None
+
+    def mode(self, _mode: str) -> _Writer:
+        return self
+
+    def option(self, _name: str, _value: str) -> _Writer:
+        return self
+
+    def partitionBy(self, column: str) -> _Writer:
+        self._by = column
+        return self
+
+    def parquet(self, folder: str) -> None:
+        rows = self._frame.rows
+        parts: list[tuple[str, pa.Table]] = [("", rows)]
+        if self._by is not None:
+            values = rows.column(self._by)
+            plain = rows.drop_columns([self._by])
+            parts = [
+                (f"{self._by}={start}/", plain.filter(pa.compute.equal(values, start)))
+                for start in sorted(set(values.to_pylist()))
+            ]
+        point = self._frame.session.point
+        attempt = Path(folder) / "_temporary" / "0"
+        for place, part in parts:
+            self._write(attempt, Path(folder), place, part, point)
+        shutil.rmtree(attempt.parent, ignore_errors=True)
+        point("staged")
+
+    def _write(self, attempt: Path, folder: Path, place: str, rows: pa.Table, point: Callable[[str], None]) -> None:
+        name = f"part-00000-{uuid4()}.parquet"
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink)
+        content = sink.getvalue().to_pybytes()
+        (attempt / place).mkdir(parents=True, exist_ok=True)
+        (folder / place).mkdir(parents=True, exist_ok=True)
+        with (attempt / place / name).open("wb") as stream:
+            stream.write(content[: len(content) // 2])
+            stream.flush()
+            point("half a file written")
+            stream.write(content[len(content) // 2 :])
+        (attempt / place / f".{name}.crc").write_bytes(b"crc")
+        point("file written")
+        (attempt / place / f".{name}.crc").rename(folder / place / f".{name}.crc")
+        (attempt / place / name).rename(folder / place / name)
+        point("file in place")
+
+
+class _Reader:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._schema: Schema = ()
+
+    def schema(self, columns: Schema) -> _Reader:
+        self._schema = columns
+        return self
+
+    def parquet(self, *paths: str) -> Frame:
+        wanted = _arrow_schema(self._schema)
+        tables = [
+            pq.ParquetFile(path).read(columns=wanted.names, use_threads=False).select(wanted.names).cast(wanted)
+            for path in paths
+        ]
+        return Frame(self._session, pa.concat_tables(tables))
+
+
+@lru_cache(maxsize=1)
+def _connection() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(config={"threads": 1})
+    con.execute("SET TimeZone = 'UTC'")
+    for macro in MACROS:
+        con.execute(f"CREATE MACRO {macro}")
+    return con
+
+
+class Session:
+    """Each step that touches the disk is told to `point`."""
+
+    def __init__(self, point: Callable[[str], None] = lambda _name: None) -> None:
+        self.point = point
+        self.connection = _connection()
+
+    def newSession(self) -> Session:
+        return self
+
+    @property
+    def read(self) -> _Reader:
+        return _Reader(self)
+
+    def createDataFrame(self, rows: Sequence[Any], schema: Schema) -> Frame:
+        assert not rows
+        return Frame(self, _arrow_schema(schema).empty_table())
+
+    def sql(self, sql: str, args: Any = None) -> Frame:
+        assert not args
+        rows = self.connection.execute(duck(sql)).to_arrow_table()
+        # DuckDB adds up whole numbers in 128 bits, Spark in 64.
+        wide = pa.decimal128(38, 0)
+        narrow = pa.schema([(f.name, pa.int64() if f.type == wide else f.type) for f in rows.schema])
+        return Frame(self, rows.cast(narrow))
+
+
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([(column.name, _arrow_type(column.type)) for column in schema])
+
+
+def _arrow_type(name: str) -> pa.DataType:
+    if name.startswith("decimal"):
+        precision, scale = name.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return ARROW[name]
+
+
+def delivered(session: Session, kind: str, paths: Sequence[str], schema: Schema) -> Frame:
+    """The rows of delivered files."""
+    names = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE"}
+    columns = "{" + ", ".join(f"'{column.name}': '{names[column.type]}'" for column in schema) + "}"
+    files = "[" + ", ".join(f"'{path}'" for path in paths) + "]"
+    if kind == "csv":
+        return session.sql(f"SELECT * FROM read_csv({files}, header = true, columns = {columns})")
+    return session.sql(f"SELECT * FROM read_json({files}, format = 'newline_delimited', columns = {columns})")
