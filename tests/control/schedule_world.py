@@ -268,7 +268,7 @@ class World:
                     rolled_up = not (source.table.is_base or source.table.exact_time or self.graph.fluid[edge.source])
                     if (
                         rolled_up
-                        and cuts(edge.map.source, edge.map.table)
+                        and (edge.source, job.table) not in self.graph.uncut
                         and source.edge_us > cut
                         and low < cut < high
                     ):

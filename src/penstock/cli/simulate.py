@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, err, errors_told, out, print_json
+from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
+from penstock.scheduling.policies import PolicyNameError, find_policy
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments import Experiment, find_experiment, load_all
 from penstock.sim.experiments.base import Row, average, grouped
@@ -46,9 +49,9 @@ def simulate(
         scenario, wanted = read_scenario(file)
         policies = _policies(file, policy or list(wanted) or ["max-benefit", "fifo"])
         if tracks is not None:
-            scenario = _with_tracks(scenario, tracks)
+            scenario = replace(scenario, tracks=tracks)
         numbers = _seeds(seeds)
-        points = [(scenario, tuple(policies), seed, full) for seed in numbers]
+        points = [(scenario, tuple(policies), seed, full, file.parent) for seed in numbers]
         rows = [row for found in _watched(sweep(_simulated, points, jobs), len(points)) for row in found]
         if json:
             print_json(rows)
@@ -58,17 +61,8 @@ def simulate(
             _plot_tables(plot, scenario, rows)
 
 
-def _with_tracks(scenario: Scenario, tracks: int) -> Scenario:
-    from dataclasses import replace
-
-    return replace(scenario, tracks=tracks)
-
-
 def _policies(file: Path, names: list[str]) -> list[str]:
-    from penstock.scheduling.policies import PolicyNameError, find_policy
-    from penstock.sim.user_policies import load_policies
-
-    load_policies(file.resolve().parent)
+    load_policies(file.parent)
     try:
         for name in names:
             find_policy(name)
@@ -77,8 +71,9 @@ def _policies(file: Path, names: list[str]) -> list[str]:
     return names
 
 
-def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool]) -> list[Row]:
-    scenario, policies, seed, full = point
+def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool, Path]) -> list[Row]:
+    scenario, policies, seed, full, folder = point
+    load_policies(folder)  # in a process that does not know them yet
     return [
         {
             "scenario": scenario.name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.control.events import Job
 from penstock.control.readiness import complete_after, files_to_load, ready_work
 from penstock.control.settling import Settling
@@ -30,7 +32,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int) -> 
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,
         )
-    pieces = ready_work(state, table).pieces
+    pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table).pieces)
     flows = state.graph.flows[spec.name]
     complete_us = complete_after(table, pieces) if flows else None
     return Job(
@@ -46,6 +48,14 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int) -> 
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
     )
+
+
+def _folded_if_possible(state: State, piece: Piece, name: str) -> Piece:
+    """Files of a source that were merged look new but hold rows that the table already has: what was to be folded from
+    before the merging on must be recomputed."""
+    need = piece.need
+    merged = max(state.tables[edge.source].merged_snapshot for edge in state.graph.into[name])
+    return piece if not need.append or need.since > merged else replace(piece, need=replace(need, append=False))
 
 
 def _reflects(

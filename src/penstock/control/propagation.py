@@ -6,7 +6,6 @@ reflects all publications so far, and all rows of its sources before `seen_us`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.control.tablestate import TableState
@@ -201,15 +200,6 @@ class Propagation:
             older = self.reached(reader, older) - fresh
             self._add(reader, older, since, seen, at_us, late=True, append=False)
         return True
-
-    def forbid_folding(self, source: str) -> None:
-        """Files of a table were merged. They look new now but hold rows that its readers already have, so whatever
-        waits to be folded from them must be recomputed. (A change that rewrites rows says so itself.)"""
-        for edge in self.graph.out.get(source, ()):
-            reader = self.tables[edge.table]
-            for start, end, need in list(reader.needs.pieces()):
-                if need.append:
-                    reader.needs.add(PartitionSet(((start, end),)), replace(need, append=False))
 
     def _add(
         self,

@@ -22,7 +22,7 @@ from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 1
+FORMAT = 2
 
 _PLAIN = (
     "edge_us",
@@ -43,6 +43,7 @@ _PLAIN = (
     "retry_at_us",
     "failed",
     "small_files",
+    "merged_snapshot",
 )
 _COUNTERS = ("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner")
 

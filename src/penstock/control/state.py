@@ -276,8 +276,7 @@ class State(Propagation):
         state.attempt, state.error, state.retry_at_us, state.failed = 0, None, None, False
         if job.kind == "upkeep":
             state.small_files = 0
-            for publication in event.publications:
-                self.forbid_folding(publication.table)
+            state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         state.cost.observe(job.amount, event.seconds)
         state.counts.updates += 1

@@ -73,6 +73,8 @@ class TableState:
     retry_at_us: int | None = None
     failed: bool = False
     small_files: int = 0
+    # When its files were last merged: since then older rows are in files that look new.
+    merged_snapshot: int = 0
     cost: CostModel = field(default_factory=CostModel)
     staleness: Staleness = field(default_factory=Staleness)
     counts: Counts = field(default_factory=Counts)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from penstock.declare.policies import load_policies
 from penstock.declare.problems import Location, Problem, ProjectError, did_you_mean
 from penstock.declare.toml_lines import Keys, key_lines, line_of
 from penstock.model.grain import parse_grain, zone_of
@@ -360,6 +361,7 @@ def load_config(folder: Path) -> ConfigFile:
         raise ProjectError([Problem(Location(FILE_NAME, line), message)]) from None
     if isinstance(data.get("spark"), dict):
         data["spark"] = _flat(data["spark"])
+    load_policies(folder)
     checked = validate(ProjectConfig, data)
     return ConfigFile(checked.value, checked.flaws, key_lines(text))
 
