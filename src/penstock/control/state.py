@@ -334,7 +334,8 @@ class State(Propagation):
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:
             self._complete(state, publication.complete_us, at_us)
-        self.tell_readers(state, self._change(name, publication, job, at_us))
+        if self.graph.out[name]:
+            self.tell_readers(state, self._change(name, publication, job, at_us))
 
     def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""

@@ -116,7 +116,7 @@ class Derivation:
 
     def _recompute(self, pieces: Sequence[Piece]) -> Output:
         partitions = partitions_of(list(pieces))
-        if self.grain is WHOLE or self.definition.separable:
+        if self.grain is WHOLE or self.definition.separable or not self.graph.flows[self.job.table]:
             frame = self._view(partitions, None)
         else:
             single = [PartitionSet(((start, self.grain.shift(start, 1)),)) for start in partitions.starts(self.grain)]

@@ -216,7 +216,8 @@ class SparkWork:
     def _derive(self, job: Job, definition: Definition, folder: str) -> Computed:
         outputs, how = Derivation(self.session, self.warehouse, job, self._lookup(job)).outputs()
         made = []
-        partitioned = definition.table.grain is not WHOLE
+        # A table over sources without time is always made as a whole.
+        partitioned = definition.table.grain is not WHOLE and self.warehouse.graph.flows[job.table]
         for number, output in enumerate(outputs):
             name = folder if not number else f"{folder}-{number}"
             staged = self._stage(output.frame, definition, name, output.input_bytes, output.hidden)
