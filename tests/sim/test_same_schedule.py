@@ -77,6 +77,17 @@ def test_the_lean_loop_does_what_the_controller_does(seed: int) -> None:
     assert (fast.events, fast.updates, fast.utilisation) == (slow.events, slow.updates, slow.utilisation)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_both_chop_loads(seed: int) -> None:
+    """The controller chops what base tables load; views are cut only between partitions, so they are left out here."""
+    chance = Random(500 + seed)
+    tables = tuple(t for t in tree(chance) if t.is_base)
+    scenario = Scenario(tables, tracks=1, horizon_s=3000, jitter=0.5, slowdown=Slowdown(5, 800))
+    policy = find_policy(("max-benefit", "fifo", "edf-p")[seed % 3] + f" / chop={1 + seed % 4}")
+    slow = runtime.simulate(scenario, policy, seed, trace=True)
+    assert lean.simulate(scenario, policy, seed, trace=True).trace == slow.trace
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_lean_loop_does_what_a_step_by_step_one_does(seed: int) -> None:
     chance = Random(1000 + seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from penstock.control.events import FeedFile
 from penstock.control.settling import waiting
@@ -106,9 +107,15 @@ def _upkeep(table: TableState) -> ReadyJob | None:
 
 def files_to_load(state: State, table: TableState) -> tuple[FeedFile, ...]:
     assert table.table.feed is not None
-    if state.graph.feeds[table.table.feed].mode == "snapshot" and table.table.grain is not WHOLE:
-        return tuple(table.files.values())[:1]  # each restates partitions of its own: in order, one by one
-    return tuple(table.files.values())
+    files = tuple(table.files.values())
+    if state.graph.feeds[table.table.feed].mode == "snapshot":
+        # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
+        return files[:1] if table.table.grain is not WHOLE else files
+    if state.chop is None or len(files) < 2:
+        return files
+    # Update chopping (Golab et al., Sec. 3.4): what came within so many periods.
+    upto = files[0].arrived_us + int(state.chop - 1) * state.graph.periods_us[table.table.name]
+    return tuple(takewhile(lambda file: file.arrived_us <= upto, files))
 
 
 def _gain_of_files(state: State, table: TableState, files: tuple[FeedFile, ...]) -> int:

@@ -50,6 +50,8 @@ class State(Propagation):
         super().__init__()
         self.tracks = 1
         self.policy = "max-benefit"
+        # The most periods of data that one load may take; the controller says it for the policy.
+        self.chop: float | None = None
         self.jobs = 0
         self.applied = 0
         self.now_us = 0

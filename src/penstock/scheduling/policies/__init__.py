@@ -25,10 +25,12 @@ from penstock.scheduling.policies.lookahead import Lookahead
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.policies.patient import Patient
 from penstock.scheduling.policies.random_order import Random
+from penstock.scheduling.policies.youngest import Youngest
 
 ORDERS: dict[str, Callable[..., IndexPolicy]] = {
     "max-benefit": MaxBenefit,
     "max-benefit-lookahead": Lookahead,
+    "max-benefit-youngest": Youngest,
     "patient": Patient,
     "edf": Edf,
     "edf-p": EdfP,

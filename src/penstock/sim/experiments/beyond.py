@@ -26,7 +26,7 @@ from penstock.sim.experiments.golab import (
 ADAPTIVE = "adaptive / max-benefit"
 CHAIN = "max-benefit / inherit=chain"
 PATIENT = "patient"
-BEST = "adaptive / max-benefit / inherit=chain"
+BEST = "adaptive / max-benefit-youngest / inherit=chain"
 
 
 def _judge_reservation(rows: list[Row]) -> list[Finding]:
