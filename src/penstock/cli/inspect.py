@@ -40,7 +40,7 @@ def status(
             now_us = warehouse.clock.now_us()
             head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
             return Group(
-                Text(head, style="dim"), status_table(status_rows(state, now_us), zone, now_us), *_notes(state)
+                Text(head, style="dim"), status_table(status_rows(state, now_us), zone, out.width), *_notes(state)
             )
 
         if json:

@@ -36,14 +36,24 @@ _COLUMNS = {
 }
 
 
-def status_table(rows: Sequence[TableStatus], zone: tzinfo = UTC, now_us: int | None = None) -> Table:
-    """One line a table. Columns that would say nothing are left out."""
+# What goes first where the screen is too narrow for everything.
+_SPARE = ("merged", "rows", "runs", "target", "pending")
+_GAP = 2
+
+
+def status_table(rows: Sequence[TableStatus], zone: tzinfo = UTC, width: int | None = None) -> Table:
+    """One line a table. Columns that would say nothing are left out, and those that matter least where `width` is short:
+    half a time helps nobody."""
     cells = [_cells(row, zone) for row in rows]
+    widths = {name: max([len(name), *(len(line[name]) for line in cells)]) for name in _COLUMNS}
     shown = [
         name
         for name in _COLUMNS
         if name in ("table", "now") or any(str(line[name]) not in ("", "-", "0") for line in cells)
     ]
+    for name in _SPARE:
+        if width is not None and sum(widths[column] + _GAP for column in shown) - _GAP > width and name in shown:
+            shown.remove(name)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in shown:
         table.add_column(name, justify=_COLUMNS[name], no_wrap=True)  # type: ignore[arg-type]

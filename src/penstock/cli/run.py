@@ -56,7 +56,7 @@ def run(
         if json:
             print_json({"event": "stopped", "tables": rows, "failed": failed})
         else:
-            out.print(status_table(rows, zone))
+            out.print(status_table(rows, zone, out.width))
             for row in rows:
                 if row.doing == "failed":
                     err.print(f"[bold red]{row.table} failed[/]; mend it and type: penstock retry {row.table}")
