@@ -16,7 +16,7 @@ EVENTS = 1_000_000
 def run() -> list[dict[str, object]]:
     few = _lean("max-benefit", 30, EVENTS)
     rows = [_row(f"global Max Benefit, 30 tables, {EVENTS:,} events", *few, limit=AT_LEAST)]
-    for policy in ("proportional(all, aggressive)", "adaptive / max-benefit / inherit=chain"):
+    for policy in ("proportional(all, aggressive)", "reserve / max-benefit / inherit=chain"):
         rows.append(_row(f"{policy}, 30 tables", *_lean(policy, 30, 200_000)))
     many = _lean("max-benefit", 10_000, 200_000)
     rows.append(_row("global Max Benefit, 10,000 tables", *many))

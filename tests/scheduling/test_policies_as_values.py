@@ -15,7 +15,7 @@ from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Backfill, Outage, Scenario, Slowdown
 from tests.sim.test_same_schedule import POLICIES, tree
 
-ALL = (*POLICIES, "adaptive", "adaptive / patient / inherit=chain", "patient(patience=2) / chop=2")
+ALL = (*POLICIES, "reserve", "reserve / patient / inherit=chain", "patient(patience=2) / chop=2")
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -56,7 +56,7 @@ def test_nothing_is_lost(policy: str, seed: int) -> None:
         free_at[track] = writing[name] = start + took
 
 
-@pytest.mark.parametrize("policy", ["random(seed=3)", "adaptive", "random / adaptive"])
+@pytest.mark.parametrize("policy", ["random(seed=3)", "reserve", "random / reserve"])
 def test_memory_is_plain_data(policy: str) -> None:
     """The same situation with memory that went through JSON gives the same decision."""
     found = find_policy(policy)

@@ -32,7 +32,7 @@ def test_the_policy_of_the_page(tmp_path: Path) -> None:
         "simulate",
         "scenario.toml",
         "--policy",
-        "adaptive / most-overdue",
+        "reserve / most-overdue",
         "--seeds",
         "1",
         cwd=tmp_path,
@@ -55,7 +55,7 @@ def test_the_names_of_the_page_exist() -> None:
         "fifo",
         "random(seed=0)",
     ):
-        find_policy(f"adaptive(headroom=1.1, forget=0.9, k=1) / {order} / inherit=chain")
+        find_policy(f"reserve(headroom=1.1, forget=0.9, k=1) / {order} / inherit=chain")
 
 
 def test_the_scenario_of_the_page() -> None:

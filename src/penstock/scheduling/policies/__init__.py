@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.naming import PolicyNameError, make, nearest, parse
-from penstock.scheduling.placement.adaptive import Adaptive
 from penstock.scheduling.placement.base import Placement
 from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
 from penstock.scheduling.placement.everywhere import Global
 from penstock.scheduling.placement.proportional import Proportional
+from penstock.scheduling.placement.reserve import Reserve
 from penstock.scheduling.policies.composed import Composed, bound
 from penstock.scheduling.policies.edf import Edf
 from penstock.scheduling.policies.edf_p import EdfP
@@ -41,14 +41,14 @@ PLACEMENTS: dict[str, Callable[..., Placement]] = {
     "global": Global,
     "edf-partitioned": EdfPartitioned,
     "proportional": Proportional,
-    "adaptive": Adaptive,
+    "reserve": Reserve,
 }
 # Policies that decide everything themselves, from elsewhere.
 WHOLE: dict[str, Callable[..., UpdatePolicy]] = {}
 POLICIES: dict[str, Callable[..., Any]] = {**ORDERS, **PLACEMENTS}
 
 _SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
-    "adaptive": {"E": {"by": "E"}, "P": {"by": "P"}},
+    "reserve": {"E": {"by": "E"}, "P": {"by": "P"}},
     "edf-partitioned": {"aggressive": {"aggressive": True}, "non-aggressive": {"aggressive": False}},
     "proportional": {
         "basic": {"all_tracks": False},
@@ -96,6 +96,8 @@ def find_policy(text: str) -> UpdatePolicy:
     order: IndexPolicy | None = None
     placement: Placement | None = None
     for found in recipe.parts:
+        if found.name == "adaptive" and found.name not in POLICIES:
+            raise PolicyNameError("the placement 'adaptive' is called 'reserve' now")
         if found.name not in POLICIES:
             raise PolicyNameError(
                 f"{found.name!r} is not a policy; expected one of {', '.join(sorted(POLICIES))}"

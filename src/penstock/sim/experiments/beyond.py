@@ -23,24 +23,24 @@ from penstock.sim.experiments.golab import (
     work,
 )
 
-ADAPTIVE = "adaptive / max-benefit"
+RESERVE = "reserve / max-benefit"
 CHAIN = "max-benefit / inherit=chain"
 PATIENT = "patient"
-BEST = "adaptive / max-benefit-youngest / inherit=chain"
+BEST = "reserve / max-benefit-youngest / inherit=chain"
 
 
 def _judge_reservation(rows: list[Row]) -> list[Finding]:
     found = averages(rows, LATENESS, "cycle", "utilisation", "policy")
-    at = found.get((200.0, 0.9, ADAPTIVE))
+    at = found.get((200.0, 0.9, RESERVE))
     return [
         Finding(
             "relative lateness is at most 1.25 at utilisation 0.9 with long slowdowns",
             at is not None and at <= 1.25,
             f"{at:.3f}" if at is not None else "not measured",
         ),
-        never_worse(rows, "never more than 2 % later than Proportional (all, aggressive)", ADAPTIVE, [PROPORTIONAL]),
-        never_worse(rows, "never more than 2 % later than Max Benefit", ADAPTIVE, ["max-benefit"]),
-        mostly_better(rows, "less late than Proportional on average", ADAPTIVE, PROPORTIONAL),
+        never_worse(rows, "never more than 2 % later than Proportional (all, aggressive)", RESERVE, [PROPORTIONAL]),
+        never_worse(rows, "never more than 2 % later than Max Benefit", RESERVE, ["max-benefit"]),
+        mostly_better(rows, "less late than Proportional on average", RESERVE, PROPORTIONAL),
     ]
 
 
@@ -50,7 +50,7 @@ add(
         "Tracks kept for short jobs by the slowdown seen now, on the workload of Fig. 9",
         {
             **COMMON,
-            "policies": ("max-benefit", PROPORTIONAL, ADAPTIVE),
+            "policies": ("max-benefit", PROPORTIONAL, RESERVE),
             "long_period": 10_000.0,
             "utilisation": (0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
         },

@@ -1,4 +1,4 @@
-"""Adaptive: tracks are kept for short jobs as the machine is now, not as it is on average. Not from the paper.
+"""Reserve: tracks are kept for short jobs as the machine is now, not as it is on average. Not from the paper.
 
 Proportional shares the tracks out by mean load. When the machine slows down, the short jobs need more than their share
 just when the long ones hold on to theirs for longest. How slow the machine is shows in the short jobs that finish: a
@@ -32,7 +32,7 @@ class Loads:
     shorter: tuple[float, ...]
 
 
-class Adaptive(Placement):
+class Reserve(Placement):
     def __init__(
         self,
         *,
@@ -47,8 +47,8 @@ class Adaptive(Placement):
         self._graph = graph
         self._planned: tuple[int, Loads] | None = None
 
-    def knowing(self, graph: Graph) -> Adaptive:
-        return Adaptive(k=self.k, by=self.by, headroom=self.headroom, forget=self.forget, least=self.least, graph=graph)
+    def knowing(self, graph: Graph) -> Reserve:
+        return Reserve(k=self.k, by=self.by, headroom=self.headroom, forget=self.forget, least=self.least, graph=graph)
 
     def loads(self, situation: Situation) -> Loads:
         version = situation.outlook.version
