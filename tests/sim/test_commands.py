@@ -138,15 +138,18 @@ def test_wrong_commands(file: Path) -> None:
     assert "write how many" in run("experiment", "golab-fig4", "--seeds", "x", code=1).output
 
 
-@pytest.mark.parametrize("name", sorted(load_all()))
-def test_every_experiment_runs(name: str, tmp_path: Path) -> None:
+POLICY_EXPERIMENTS = sorted(name for name, e in load_all().items() if {"events", "utilisation"} <= set(e.parameters))
+
+
+@pytest.mark.parametrize("name", POLICY_EXPERIMENTS)
+def test_every_experiment_with_policies_runs(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "out.svg"
     small = ["--set", "events=400", "--set", "utilisation=0.7,1.0", "--seeds", "1..2", "--jobs", "1"]
     if name == "one-for-all":
         small += ["--set", "figures=golab-fig6;golab-fig8"]
     shown = run("experiment", name, *small, "--plot", str(picture))
     assert "holds" in shown.output or "does not" in shown.output
-    assert picture.read_text().startswith("<svg")
+    assert "<svg" in picture.read_text()
     rows = json.loads(run("experiment", name, *small, "--json").stdout)
     assert all(isinstance(value, str | int | float) for row in rows for value in row.values())
     assert {row["utilisation"] for row in rows} == {0.7, 1.0} and {row["seed"] for row in rows} == {1, 2}

@@ -19,6 +19,7 @@ from penstock.scheduling.policies import PolicyNameError, find_policy
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments import Experiment, find_experiment, load_all
 from penstock.sim.experiments.base import Row, average, grouped
+from penstock.sim.figure import check_picture
 from penstock.sim.lateness import measure
 from penstock.sim.read import read_scenario
 from penstock.sim.scenario import Scenario
@@ -41,11 +42,13 @@ def simulate(
         bool, typer.Option("--full", help="Through the controller even where a faster loop would do.")
     ] = False,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write mean staleness by table as an SVG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write mean staleness by table as SVG, PNG or PDF.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a scenario under several policies: how stale every table would be, and how busy the tracks."""
     with errors_told():
+        if plot is not None:
+            check_picture(plot)
         scenario, wanted = read_scenario(file)
         policies = _policies(file, policy or list(wanted) or ["max-benefit", "fifo"])
         if tracks is not None:
@@ -123,7 +126,9 @@ def experiment(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A parameter: key=value, lists with commas.")] = None,
     seeds: Annotated[str, typer.Option(help="How many seeds, or which: 5, 1..5, 3,7.")] = "1..3",
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write an SVG with the lines and their standard errors.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the lines with their standard errors as SVG, PNG or PDF.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Repeat or vary an experiment: what was measured, what was claimed, and whether it holds."""
@@ -134,6 +139,8 @@ def experiment(
             return
         found = find_experiment(name, known)
         parameters = found.with_settings(set_ or [])
+        if plot is not None:
+            check_picture(plot)
         tasks = found.tasks(parameters, _seeds(seeds))
         rows = [row for some in _watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
         if json:
@@ -184,7 +191,8 @@ def _plot(path: Path, found: Experiment, rows: list[Row]) -> None:
             points = [(float(x), *average(at, picture.y)) for (x,), at in grouped(line, picture.x)]
             lines.append(Line(str(series), tuple(sorted(points))))
         panels.append(Panel(f"{picture.panel} {_said(panel)}" if picture.panel else "", tuple(lines)))
-    _write(path, f"{found.name}: {found.title}", picture.x, picture.y.replace("_", " "), panels)
+    x, y = picture.x.replace("_", " "), picture.y.replace("_", " ")
+    _write(path, f"{found.name}: {found.title}", x, y, panels, log=picture.log)
 
 
 def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
@@ -195,13 +203,14 @@ def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
             mean, error = average([{"s": row["staleness_s"][table.name]} for row in some], "s")
             points.append((float(number), mean, error))
         lines.append(Line(policy, tuple(points)))
-    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))])
+    names = [table.name for table in scenario.tables]
+    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))], labels=names)
 
 
-def _write(path: Path, title: str, x: str, y: str, panels: list[Panel]) -> None:
-    if path.suffix.lower() != ".svg":
-        raise PenstockError(f"{path}: plots are written as SVG; name the file {path.with_suffix('.svg').name}")
-    write_chart(path, title, x, y, panels)
+def _write(
+    path: Path, title: str, x: str, y: str, panels: list[Panel], log: bool = False, labels: list[str] | None = None
+) -> None:
+    write_chart(path, title, x, y, panels, log=log, labels=labels)
     err.print(f"written to {path}")
 
 
