@@ -16,6 +16,7 @@ from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US
 from penstock.requests.needs import Need
+from penstock.requests.reach import affected_by
 
 
 class Change(NamedTuple):
@@ -156,7 +157,7 @@ class Propagation:
                 old = ranges.within(BEGIN_US, used) if flows else EVERYTHING
                 if not old:
                     continue
-                affected = self.reached(reader, affected_by(reader, edge, old))
+                affected = self.reached(reader, affected_by(reader.table, edge, old))
                 told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=append)
         told |= self.advance(reader, change.snapshot, change.at_us, append)
         if reader.seen_us is not None and self._ahead_and_uncut(source, edge, reader.seen_us):
@@ -215,9 +216,3 @@ class Propagation:
         if partitions:
             reader.needs.add(partitions, Need(since, edge_us, at_us, late, append, self.number))
         return bool(partitions)
-
-
-def affected_by(reader: TableState, edge: Edge, changed: PartitionSet) -> PartitionSet:
-    """The partitions of a reader that changed rows of a source concern. A row-wise view that keeps the time of its
-    rows passes them to the partition of that time, whatever it reads to find them."""
-    return changed.hull(reader.table.grain) if reader.table.exact_time else edge.map.affected(changed)

@@ -64,6 +64,11 @@ class Graph:
             path.append(before)
 
     @cached_property
+    def rank(self) -> dict[str, int]:
+        """Of each table its place in the order: each comes after all that it is made from."""
+        return {name: place for place, name in enumerate(self.order)}
+
+    @cached_property
     def ancestors(self) -> dict[str, frozenset[str]]:
         """Of each table, all tables that it is made from, directly or not; not itself."""
         found: dict[str, frozenset[str]] = {}

@@ -1,0 +1,85 @@
+"""Where a change of some partitions arrives in the end: the covered datasets of a request.
+
+They are found by walking forward once, in the order of the graph, through the partition maps. Nothing is enumerated: ten
+years of hours travel as one interval, and a table that reads its own earlier partitions is closed in one step.
+
+(Xu, Gao, Davidson 2023, Sec. 3.2 and 6.1. The paper keeps the frontier of the covered datasets in each request and
+extends it by walking back; here a request keeps its direct inputs only, and this module finds the rest when asked.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heappush
+
+from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
+from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.relations import Window
+from penstock.model.tables import Edge, Table
+from penstock.model.time import END_US
+
+# The partitions that a table has, or may have: a change concerns nothing outside of them.
+Extent = Callable[[str], PartitionSet]
+
+
+def everywhere(_table: str) -> PartitionSet:
+    return EVERYTHING
+
+
+def affected_by(table: Table, edge: Edge, changed: PartitionSet) -> PartitionSet:
+    """The partitions of a reader that changed rows of a source concern. A row-wise view that keeps the time of its
+    rows passes them to the partition of that time, whatever it reads to find them."""
+    return changed.hull(table.grain) if table.exact_time else edge.map.affected(changed)
+
+
+def following(edge: Edge, changed: PartitionSet, extent: PartitionSet) -> PartitionSet:
+    """A table that reads its own earlier partitions: the changed ones and all that follow from them."""
+    relation = edge.map.relation
+    if not changed or edge.map.table is WHOLE:
+        return changed
+    if isinstance(relation, Window) and relation.high == 0:
+        # Each partition reads the one before, so nothing after the first changed one stays as it is.
+        return changed | extent.within(changed.intervals[0][0], END_US)
+    found = new = changed
+    while new:
+        new = (edge.map.affected(new) & extent) - found
+        found |= new
+    return found
+
+
+def reach(
+    graph: Graph, changed: Mapping[str, PartitionSet], extent: Extent = everywhere, *, downstream: bool = True
+) -> dict[str, PartitionSet]:
+    """Of each table the partitions that must be made again when these are, themselves included. In the order of the
+    graph, so that each table comes after all that it is made from."""
+    rank = graph.rank
+    waiting = [(rank[name], name) for name, partitions in changed.items() if partitions]
+    heapify(waiting)
+    coming = {name: partitions for name, partitions in changed.items() if partitions}
+    found: dict[str, PartitionSet] = {}
+    while waiting:
+        _, name = heappop(waiting)
+        here = coming[name] & extent(name)
+        if not here:
+            continue
+        if downstream:
+            for edge in graph.out[name]:
+                if edge.table == name:
+                    here = following(edge, here, extent(name))
+            for edge in graph.out[name]:
+                if edge.table != name:
+                    _pass_on(graph, edge, here, coming, waiting)
+        found[name] = here
+    return found
+
+
+def _pass_on(
+    graph: Graph, edge: Edge, here: PartitionSet, coming: dict[str, PartitionSet], waiting: list[tuple[int, str]]
+) -> None:
+    reader = graph.tables[edge.table]
+    there = affected_by(reader, edge, here) if graph.flows[edge.source] else EVERYTHING
+    before = coming.get(edge.table)
+    if before is None:
+        heappush(waiting, (graph.rank[edge.table], edge.table))
+    coming[edge.table] = (before or EMPTY) | there
