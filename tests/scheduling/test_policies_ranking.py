@@ -19,7 +19,7 @@ def test_ranked_as_a_sort_would(seed: int) -> None:
         if chance.random() < 0.6:
             b = chance.choice((0.0, 0.0, 0.5, 2.0)) if seed % 3 else 0.0
             lines[key] = (float(chance.randrange(20)), b, (chance.randrange(4), key))
-            ranking.put(key, *lines[key])
+            ranking.put(key, *lines[key], key)
         else:
             lines.pop(key, None)
             ranking.discard(key)

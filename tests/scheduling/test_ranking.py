@@ -26,12 +26,12 @@ def test_ranking_is_sorting(found: list[tuple], many: bool) -> None:
     ranking, naive, now = Ranking(), {}, 0.0
     for number in range(20, 60 if many else 20):  # a few are kept otherwise than many
         naive[f"t{number}"] = (number % 7 / 10, number % 3 / 10, (0, f"t{number}"))
-        ranking.put(f"t{number}", *naive[f"t{number}"])
+        ranking.put(f"t{number}", *naive[f"t{number}"], f"t{number}")
     for what, *arguments in found:
         if what == "put":
             number, a, b, tie = arguments
             naive[f"t{number}"] = (a, b, (tie, f"t{number}"))
-            ranking.put(f"t{number}", *naive[f"t{number}"])
+            ranking.put(f"t{number}", *naive[f"t{number}"], f"t{number}")
         elif what == "discard":
             naive.pop(f"t{arguments[0]}", None)
             ranking.discard(f"t{arguments[0]}")
@@ -47,13 +47,13 @@ def test_many_that_grow_at_different_speeds() -> None:
     ranking, naive = Ranking(), {}
     for n in range(1000):
         naive[f"t{n}"] = (rng.random() * 100, rng.choice([0.0, rng.random()]), (n, f"t{n}"))
-        ranking.put(f"t{n}", *naive[f"t{n}"])
+        ranking.put(f"t{n}", *naive[f"t{n}"], f"t{n}")
     now = 1_700_000_000.0
     for _ in range(200):
         now += rng.random() * 50
         key = f"t{rng.randrange(1000)}"
         naive[key] = (rng.random() * 100 - naive[key][1] * now, naive[key][1], naive[key][2])
-        ranking.put(key, *naive[key])
+        ranking.put(key, *naive[key], key)
         expected = sorted(naive, key=lambda k: (-(naive[k][0] + naive[k][1] * now), naive[k][2]))[:5]
         best = ranking.ranked(now)
         assert [next(best)[1] for _ in range(5)] == expected

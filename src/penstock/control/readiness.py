@@ -86,7 +86,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None) -> Read
     return ReadyJob(
         table=name,
         priority=spec.priority,
-        inherited=state.graph.inherited[name],
+        inherited=state.weights[name],
         release_us=release,
         deadline_us=release + state.graph.periods_us[name],
         gain_us=gain,

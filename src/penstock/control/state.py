@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.control.events import (
@@ -52,6 +52,8 @@ class State(Propagation):
         self.policy = "max-benefit"
         # The most periods of data that one load may take; the controller says it for the policy.
         self.chop: float | None = None
+        # The priority that the job of each table comes with; also of the policy.
+        self.weights: Mapping[str, float] = {}
         self.jobs = 0
         self.applied = 0
         self.now_us = 0

@@ -85,49 +85,49 @@ Tie = Callable[[ReadyJob], Any]
 LAST = -1e300
 
 
-class ReadyJobs(Mapping[str, ReadyJob]):
+class ReadyJobs(dict[str, ReadyJob]):
     """The ready jobs by table, ranked by an index that is linear in time: a + b * now. A decision costs O(log n),
     however many tables are ready and whether or not their indices grow while they wait. Ties go to the smallest `tie`,
-    if the policy says one, then to the one that has been ready longer."""
+    if the policy says one, then to the one that has been ready longer.
+
+    A dictionary, because it is read far more often than it changes; it changes by `put` and `discard` only."""
 
     def __init__(self, index: Index | None = None, tie: Tie | None = None) -> None:
-        self._jobs: dict[str, ReadyJob] = {}
+        super().__init__()
         self._index = index
         self._tie = tie
-        self._ranking = Ranking()
-
-    def __getitem__(self, table: str) -> ReadyJob:
-        return self._jobs[table]
-
-    def __contains__(self, table: object) -> bool:
-        return table in self._jobs
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._jobs)
-
-    def __len__(self) -> int:
-        return len(self._jobs)
+        self._ranking: Ranking[ReadyJob] = Ranking()
+        # Jobs that came or changed since the ranking was last asked for: many are gone again by then.
+        self._unranked: dict[str, ReadyJob] = {}
 
     def put(self, job: ReadyJob) -> None:
         table = job.table
-        jobs = self._jobs
-        if table in jobs and jobs[table] == job:
-            return
-        jobs[table] = job
-        if self._index is not None:
-            a, b = (LAST, 0.0) if job.upkeep else self._index(job)
-            # Not who came first into this structure, which a replay of the log could not know.
-            tie = (job.release_us, table) if self._tie is None else (self._tie(job), job.release_us, table)
-            self._ranking.put(table, a, b, tie)
+        if self.get(table) != job:
+            self[table] = self._unranked[table] = job
 
     def discard(self, table: str) -> None:
-        if self._jobs.pop(table, None) is not None:
+        if self.pop(table, None) is not None:
+            self._unranked.pop(table, None)
             self._ranking.discard(table)
 
     def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:
         """Jobs with their index, best first; ties go to the one that has been ready longer."""
-        for value, table in self._ranking.ranked(now_us / SECOND_US):
-            yield value, self._jobs[table]
+        index = self._index
+        if index is None:
+            return iter(())
+        now_s = now_us / SECOND_US
+        if len(self) == 1:
+            (job,) = self.values()
+            a, b = (LAST, 0.0) if job.upkeep else index(job)
+            return iter(((a + b * now_s, job),))
+        if self._unranked:
+            for table, job in self._unranked.items():
+                a, b = (LAST, 0.0) if job.upkeep else index(job)
+                # Not who came first into this structure, which a replay of the log could not know.
+                tie = job.release_us if self._tie is None else (self._tie(job), job.release_us)
+                self._ranking.put(table, a, b, tie, job)
+            self._unranked.clear()
+        return self._ranking.ranked(now_s)
 
 
 class Situation(NamedTuple):
@@ -168,6 +168,8 @@ class UpdatePolicy(Protocol):
     tie(job)                   what decides between equal indices, before how long a job waits
     for_graph(graph) -> policy the same policy, knowing the tables; asked for whenever they are declared
     chop: float | None         the most periods of data that one job may take
+    weights                    the priority that the job of each table comes with as `inherited`, by table; without it
+                               the largest of its own and those of all that follow from it
     """
 
     def decide(self, situation: Situation) -> Decision: ...

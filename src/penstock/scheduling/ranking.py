@@ -12,7 +12,9 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 # Two values closer than this part of their size may swap by rounding alone: then nothing is sure.
 _ROUNDING = 2e-15
@@ -23,25 +25,26 @@ _NOBODY = -1
 _FEW = 64
 
 
-class Ranking:
-    """Keys with an index (a, b) and a tie-break, ranked by the largest a + b * now, then by the smallest tie-break."""
+class Ranking(Generic[T]):
+    """Items under keys, with an index (a, b) and a tie-break, ranked by the largest a + b * now, then by the smallest
+    tie-break, then by key."""
 
     def __init__(self) -> None:
-        # (-a, tie, key) in order, and the entry of each key, while all b are 0; else a tournament.
-        self._sorted: list[tuple[float, Any, str]] = []
-        self._entries: dict[str, tuple[float, Any, str]] = {}
-        self._tournament: Tournament | None = None
+        # (-a, tie, key, item) in order, and the entry of each key, while all b are 0; else a tournament.
+        self._sorted: list[tuple[float, Any, str, T]] = []
+        self._entries: dict[str, tuple[float, Any, str, T]] = {}
+        self._tournament: Tournament[T] | None = None
         self._changing: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, key: str, a: float, b: float, tie: Any) -> None:
+    def put(self, key: str, a: float, b: float, tie: Any, item: T) -> None:
         entries = self._entries
-        entry = (-a, tie, key)
+        entry = (-a, tie, key, item)
         if self._tournament is None:
             if key in entries:
-                self._take_out(key)
+                del self._sorted[bisect_left(self._sorted, entries[key])]
             entries[key] = entry
             if not b:
                 insort(self._sorted, entry)
@@ -53,41 +56,35 @@ class Ranking:
         else:
             self._changing.discard(key)
         assert self._tournament is not None
-        self._tournament.put(key, a, b, tie)
+        self._tournament.put(key, a, b, (tie, key), item)
 
     def discard(self, key: str) -> None:
-        if key not in self._entries:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return
         if self._tournament is None:
-            self._take_out(key)
-            del self._entries[key]
+            del self._sorted[bisect_left(self._sorted, entry)]
             return
-        del self._entries[key]
         self._changing.discard(key)
         self._tournament.discard(key)
         if not self._changing and len(self._entries) <= _FEW:
             self._tournament = None
             self._sorted = sorted(self._entries.values())
 
-    def ranked(self, now_s: float) -> Iterator[tuple[float, str]]:
-        """Values and keys, best first."""
+    def ranked(self, now_s: float) -> Iterator[tuple[float, T]]:
+        """Values and items, best first."""
         if self._tournament is not None:
-            yield from self._tournament.ranked(now_s)
-            return
-        for negated, _, key in self._sorted:
-            yield -negated, key
-
-    def _take_out(self, key: str) -> None:
-        del self._sorted[bisect_left(self._sorted, self._entries[key])]
+            return self._tournament.ranked(now_s)
+        return ((-negated, item) for negated, _, _, item in self._sorted)
 
     def _start_tournament(self, but: str) -> None:
         self._tournament, self._sorted = Tournament(), []
-        for key, (negated, tie, _) in self._entries.items():
+        for key, (negated, tie, _, item) in self._entries.items():
             if key != but:
-                self._tournament.put(key, -negated, 0.0, tie)
+                self._tournament.put(key, -negated, 0.0, (tie, key), item)
 
 
-class Tournament:
+class Tournament(Generic[T]):
     """The same, for values that change."""
 
     def __init__(self) -> None:
@@ -97,30 +94,30 @@ class Tournament:
         self._grow(64)
 
     def _grow(self, size: int) -> None:
-        before = [(key, *self._lines[slot]) for key, slot in self._slot.items()]
+        before = [(key, self._items[slot], self._lines[slot]) for key, slot in self._slot.items()]
         self._size = size
-        self._keys: list[str] = [""] * size
+        self._items: list[T] = [None] * size  # type: ignore[list-item]
         self._lines: list[tuple[float, float, Any]] = [(0.0, 0.0, ())] * size
         # Node i has the children 2i and 2i + 1; the leaves are nodes size .. 2 * size - 1.
         self._best = [_NOBODY] * (2 * size)
         self._until = [inf] * (2 * size)
         self._slot = {}
         self._free = list(range(size - 1, len(before) - 1, -1))
-        for slot, (key, *line) in enumerate(before):
-            self._slot[key], self._keys[slot], self._lines[slot] = slot, key, (line[0], line[1], line[2])
+        for slot, (key, item, line) in enumerate(before):
+            self._slot[key], self._items[slot], self._lines[slot] = slot, item, line
             self._best[size + slot] = slot
         self._play_all()
 
     def __len__(self) -> int:
         return len(self._slot)
 
-    def put(self, key: str, a: float, b: float, tie: Any) -> None:
+    def put(self, key: str, a: float, b: float, tie: Any, item: T) -> None:
         slot = self._slot.get(key)
         if slot is None:
             if not self._free:
                 self._grow(2 * self._size)
             slot = self._slot[key] = self._free.pop()
-            self._keys[slot] = key
+        self._items[slot] = item
         self._lines[slot] = (a, b, tie)
         self._best[self._size + slot] = slot
         self._replay(slot)
@@ -132,8 +129,8 @@ class Tournament:
             self._best[self._size + slot] = _NOBODY
             self._replay(slot)
 
-    def ranked(self, now_s: float) -> Iterator[tuple[float, str]]:
-        """Values and keys, best first. Each further one costs the depth of the tree."""
+    def ranked(self, now_s: float) -> Iterator[tuple[float, T]]:
+        """Values and items, best first. Each further one costs the depth of the tree."""
         if now_s < self._now_s:
             self._now_s = now_s
             self._play_all()
@@ -146,7 +143,7 @@ class Tournament:
         while candidates:
             value, _, node = heapq.heappop(candidates)
             slot = self._best[node]
-            yield -value, self._keys[slot]
+            yield -value, self._items[slot]
             # Whoever lost against it on the way up may be next.
             leaf = self._size + slot
             while leaf > node:

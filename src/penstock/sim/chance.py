@@ -21,17 +21,27 @@ def first_arrival_us(table: SimTable, seed: int) -> int:
     return min(period - 1, int(generator(seed, table.name, "phase").random() * period))
 
 
+def luck(table: SimTable, seed: int) -> Callable[[], float]:
+    """Between 0 and 1, one after the other for the updates of a table."""
+    return generator(seed, table.name, "time").random
+
+
 def factors(scenario: Scenario, table: SimTable, seed: int) -> Callable[[], float]:
     """How much longer or shorter than expected the updates of a table take, one after the other."""
-    draw = generator(seed, table.name, "time").random
-    b = scenario.jitter
-    return lambda: 1 - b + 2 * b * draw()
+    draw = luck(table, seed)
+    least, spread = 1 - scenario.jitter, 2 * scenario.jitter
+    return lambda: least + spread * draw()
+
+
+def slow_phase(scenario: Scenario) -> tuple[int, int, float]:
+    """The length of a cycle, of its normal part, which comes first, and how slow the rest is."""
+    slow = scenario.slowdown
+    if slow is None:
+        return 1, 1, 1.0
+    return us(slow.cycle_s), us(slow.cycle_s * (1 - slow.share)), slow.factor
 
 
 def slow_at(scenario: Scenario) -> Callable[[int], float]:
     """The factor of the machine at a time."""
-    slow = scenario.slowdown
-    if slow is None:
-        return lambda now_us: 1.0
-    cycle, normal, factor = us(slow.cycle_s), us(slow.cycle_s * (1 - slow.share)), slow.factor
+    cycle, normal, factor = slow_phase(scenario)
     return lambda now_us: factor if now_us % cycle >= normal else 1.0

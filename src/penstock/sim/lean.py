@@ -11,10 +11,9 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 
 from penstock.model.time import SECOND_US
-from penstock.scheduling.inheritance import inherited
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
 from penstock.scheduling.policies import bound
-from penstock.sim.chance import factors, first_arrival_us, slow_at
+from penstock.sim.chance import first_arrival_us, luck, slow_phase
 from penstock.sim.outcome import FreshnessSum, Outcome
 from penstock.sim.scenario import Scenario, ScenarioError, us
 
@@ -31,28 +30,13 @@ def supports(scenario: Scenario) -> bool:
     )
 
 
-class Known:
-    """The outlook of a simulation whose costs and arrivals are known."""
-
-    version = 0
-
-    def __init__(self, costs_s: dict[str, float]) -> None:
-        self._costs_s = costs_s
-        self.next_us: dict[str, int] = {}
-
-    def period_cost_s(self, table: str) -> float:
-        return self._costs_s[table]
-
-    def next_release_us(self, table: str) -> int | None:
-        return self.next_us.get(table)
-
-
 class _Table:
     __slots__ = (
         "alpha",
         "at_us",
         "base",
         "beta",
+        "cost_s",
         "draw",
         "fresh_us",
         "inherited",
@@ -79,6 +63,8 @@ class _Table:
     inherited: float
     alpha: float
     beta: float
+    # What the job that the policy knows of takes, without slowdown or luck.
+    cost_s: float
     draw: Callable[[], float]
     sources: list[_Table]
     readers: list[_Table]
@@ -94,6 +80,23 @@ class _Table:
     running: bool
     total: int
     since_us: int
+
+
+class _Outlook:
+    """Costs and arrivals, as they are."""
+
+    version = 0
+
+    def __init__(self, costs_s: dict[str, float], tables: dict[str, _Table]) -> None:
+        self._costs_s = costs_s
+        self._tables = tables
+
+    def period_cost_s(self, table: str) -> float:
+        return self._costs_s[table]
+
+    def next_release_us(self, table: str) -> int | None:
+        found = self._tables[table]
+        return found.newest_us + found.period_us if found.base else None
 
 
 def simulate(
@@ -117,10 +120,9 @@ class _Lean:
         self.policy = bound(policy, graph)
         self.ready = ReadyJobs(getattr(self.policy, "index", None), getattr(self.policy, "tie", None))
         self.factor = scenario.mean_factor
-        self.slow_at = slow_at(scenario)
         self.tracks = scenario.tracks
         chop: float | None = getattr(self.policy, "chop", None)
-        weights = inherited(graph, "max")
+        weights = getattr(self.policy, "weights", None) or graph.inherited
         self.tables: list[_Table] = []
         by_name: dict[str, _Table] = {}
         specs = {spec.name: spec for spec in scenario.tables}
@@ -131,7 +133,7 @@ class _Lean:
             table.period_us = graph.periods_us[name]
             table.priority, table.inherited = spec.priority, weights[name]
             table.alpha, table.beta = spec.alpha_s, spec.beta
-            table.draw = factors(scenario, spec, seed)
+            table.draw = luck(spec, seed)
             table.sources = [by_name[source] for source in dict.fromkeys(spec.sources)]
             table.readers = []
             for source in table.sources:
@@ -151,138 +153,145 @@ class _Lean:
             by_name[name] = table
             self.tables.append(table)
         self.by_name = by_name
-        self.outlook = Known(scenario.costs_s)
+        self.outlook = _Outlook(scenario.costs_s, by_name)
         self.trace: list[tuple[int, str, int, int]] | None = [] if trace else None
 
     def run(self, max_events: int) -> Outcome:
+        # A million times around: names are local, named tuples are made from tuples, nothing is asked twice.
+        new = tuple.__new__
         horizon = us(self.scenario.horizon_s)
         tracks = self.tracks
         ready = self.ready
-        put = self._put
-        policy_decide = self.policy.decide
+        put, discard = ready.put, ready.discard
+        decide = self.policy.decide
         by_name = self.by_name
         outlook = self.outlook
-        next_us = outlook.next_us
-        slow_at = self.slow_at
+        cycle_us, normal_us, slow_factor = slow_phase(self.scenario)
+        least, spread = 1 - self.scenario.jitter, 2 * self.scenario.jitter
+        mean_factor = self.factor
+        never, second = _NEVER, SECOND_US
         trace = self.trace
         learns = bool(getattr(self.policy, "learns", True))
         memory = NOTHING
         running: dict[int, RunningJob] = {}
-        on_track: list[_Table | None] = [None] * tracks
-        started: list[int] = [0] * tracks
+        on_track: list[_Table] = [self.tables[0]] * tracks
         free = list(range(tracks))
         finished: list[FinishedJob] = []
+        # Tables whose job is another than the policy knows of, in the order in which that came about.
+        changed: dict[_Table, None] = {}
         # (time, 0 = end of a job | 1 = arrival, sequence, track or table)
         heap: list[tuple[int, int, int, int]] = []
         for table in self.tables:
             if table.base:
                 first = table.fresh_us + table.period_us
                 heap.append((first, 1, table.number, table.number))
-                next_us[table.name] = first
         heapify(heap)
         tables = self.tables
         events = updates = busy_us = 0
         sequence = len(tables)
-        now = 0
-        while heap[0][0] < horizon and events < max_events:
-            now = heap[0][0]
-            while heap[0][0] == now:
+        now, due = 0, heap[0][0]
+        while due < horizon and events < max_events:
+            now = due
+            while due == now:
                 _, kind, _, number = heap[0]
                 events += 1
                 if kind:
                     table = tables[number]
-                    due = now + table.period_us
-                    heapreplace(heap, (due, 1, number, number))
-                    next_us[table.name] = due
+                    heapreplace(heap, (now + table.period_us, 1, number, number))
                     table.newest_us = now
-                    if table.release_us == _NEVER:
+                    if table.release_us == never:
                         table.release_us = now
                     if not table.running:
-                        put(table)
-                    continue
-                heappop(heap)
-                done = on_track[number]
-                assert done is not None
-                on_track[number] = None
-                free.append(number)
-                if learns:
-                    job = running[number]
-                    took = (now - started[number]) / SECOND_US
-                    finished.append(FinishedJob(done.name, number, now, job.expected_s, took))
-                del running[number]
-                updates += 1
-                done.total += done.fresh_us * (now - done.since_us)
-                done.since_us = now
-                done.fresh_us = done.taking_us
-                done.running = False
-                at = now if done.base else done.at_us
-                for reader in done.readers:
-                    edge = done.fresh_us
-                    for source in reader.sources:
-                        if source.fresh_us < edge:
-                            edge = source.fresh_us
-                    if edge > reader.newest_us:
-                        reader.newest_us = edge
-                        if at < reader.release_us:
-                            reader.release_us = at
-                        if not reader.running:
-                            put(reader)
-                if done.newest_us > done.fresh_us:
-                    put(done)
-            if not free or not ready:
+                        changed[table] = None
+                else:
+                    heappop(heap)
+                    table = on_track[number]
+                    free.append(number)
+                    job = running.pop(number)
+                    if learns:
+                        took = (now - job.started_us) / second
+                        finished.append(FinishedJob(table.name, number, now, job.expected_s, took))
+                    updates += 1
+                    table.total += table.fresh_us * (now - table.since_us)
+                    table.since_us = now
+                    fresh = table.fresh_us = table.taking_us
+                    table.running = False
+                    for reader in table.readers:
+                        edge = fresh
+                        for source in reader.sources:
+                            if source.fresh_us < edge:
+                                edge = source.fresh_us
+                        if edge > reader.newest_us:
+                            reader.newest_us = edge
+                            at = now if table.base else table.at_us
+                            if at < reader.release_us:
+                                reader.release_us = at
+                            if not reader.running:
+                                changed[reader] = None
+                    if table.newest_us > fresh:
+                        changed[table] = None
+                due = heap[0][0]
+            if not free:
                 continue
-            free.sort()
-            situation = Situation(now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook)
-            decision = policy_decide(situation)
+            for table in changed:
+                gain = table.newest_us - table.fresh_us
+                if gain > table.limit_us:
+                    gain = table.limit_us
+                release = table.release_us
+                cost = table.cost_s = table.alpha + table.beta * (gain / second)
+                put(
+                    new(
+                        ReadyJob,
+                        (
+                            table.name,
+                            table.priority,
+                            table.inherited,
+                            release,
+                            release + table.period_us,
+                            gain,
+                            0,
+                            0,
+                            0.1,
+                            float(gain),
+                            mean_factor * cost,
+                            False,
+                        ),
+                    )
+                )
+            changed.clear()
+            if not ready:
+                continue
+            if len(free) > 1:
+                free.sort()
+            decision = decide(
+                new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
+            )
             memory = decision.memory
             if finished:
                 finished = []
-            for start in decision.starts:
-                name, track = start.table, start.track
-                job_ = ready[name]
-                ready.discard(name)
+            for name, track, _ in decision.starts:
+                started = ready[name]
+                discard(name)
                 free.remove(track)
                 table = by_name[name]
                 table.running = True
-                table.taking_us = table.fresh_us + job_.gain_us
+                taking = table.taking_us = table.fresh_us + started.gain_us
                 table.at_us = table.release_us
-                if table.newest_us == table.taking_us:
-                    table.release_us = _NEVER
+                if table.newest_us == taking:
+                    table.release_us = never
                 elif table.base:
-                    table.release_us = table.taking_us + table.period_us
-                seconds = (table.alpha + table.beta * (job_.amount / SECOND_US)) * slow_at(now) * table.draw()
-                took_us = max(1, round(seconds * SECOND_US))
+                    table.release_us = taking + table.period_us
+                slow = slow_factor if now % cycle_us >= normal_us else 1.0
+                took_us = round(table.cost_s * slow * (least + spread * table.draw()) * second) or 1
                 busy_us += took_us
-                running[track] = RunningJob(name, track, now, job_.expected_s)
+                running[track] = new(RunningJob, (name, track, now, started.expected_s))
                 on_track[track] = table
-                started[track] = now
                 sequence += 1
                 heappush(heap, (now + took_us, 0, sequence, track))
                 if trace is not None:
                     trace.append((now, name, track, took_us))
+            due = heap[0][0]
         return self._outcome(horizon if events < max_events else now, events, updates, busy_us)
-
-    def _put(self, table: _Table) -> None:
-        gain = table.newest_us - table.fresh_us
-        if gain > table.limit_us:
-            gain = table.limit_us
-        amount = float(gain)
-        release = table.release_us
-        self.ready.put(
-            ReadyJob(
-                table.name,
-                table.priority,
-                table.inherited,
-                release,
-                release + table.period_us,
-                gain,
-                0,
-                0,
-                0.1,
-                amount,
-                self.factor * (table.alpha + table.beta * (amount / SECOND_US)),
-            )
-        )
 
     def _outcome(self, horizon: int, events: int, updates: int, busy_us: int) -> Outcome:
         stale: dict[str, float] = {}

@@ -32,11 +32,26 @@ from penstock.scheduling.policies import bound
 from penstock.sim.arrivals import Batch, batches, first_batch_end_us
 from penstock.sim.chance import factors, generator, slow_at
 from penstock.sim.kernel import Kernel
-from penstock.sim.lean import Known
 from penstock.sim.outcome import FreshnessSum, Outcome
 from penstock.sim.scenario import Backfill, Scenario, SimTable, us
 
 _END, _ARRIVAL, _WAKE = 0, 1, 2
+
+
+class Known:
+    """The outlook of a simulation whose costs and arrivals are known."""
+
+    version = 0
+
+    def __init__(self, costs_s: dict[str, float]) -> None:
+        self._costs_s = costs_s
+        self.next_us: dict[str, int] = {}
+
+    def period_cost_s(self, table: str) -> float:
+        return self._costs_s[table]
+
+    def next_release_us(self, table: str) -> int | None:
+        return self.next_us.get(table)
 
 
 class KnownCost(CostModel):

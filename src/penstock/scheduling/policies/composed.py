@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 
 from penstock.model.graph import Graph
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
-from penstock.scheduling.jobs import Decision, ReadyJob, Situation, UpdatePolicy
+from penstock.scheduling.jobs import NOTHING, Decision, Situation, UpdatePolicy
 from penstock.scheduling.placement.base import Placement
 from penstock.scheduling.policies.index import IndexPolicy
+
+_new = tuple.__new__  # as in placement/everywhere.py
 
 
 class Composed:
@@ -23,8 +25,8 @@ class Composed:
     ) -> None:
         self.order, self.placement = order, placement
         self.inherit, self.inherit_k, self.chop = inherit, inherit_k, chop
-        # The priorities that jobs come with are inherited by max; None if these are right.
-        self._weights = weights
+        self.weights = weights
+        self.index, self.why = order.index, order.why
         self.tie = getattr(order, "tie", None)
         self.learns = (
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
@@ -39,22 +41,13 @@ class Composed:
             self.inherit,
             self.inherit_k,
             self.chop,
-            None if self.inherit == "max" else weights,
+            weights,
         )
-
-    def index(self, job: ReadyJob) -> tuple[float, float]:
-        return self.order.index(self._weighed(job))
-
-    def why(self, job: ReadyJob, value: float) -> str:
-        return self.order.why(self._weighed(job), value)
-
-    def _weighed(self, job: ReadyJob) -> ReadyJob:
-        return job if self._weights is None else job._replace(inherited=self._weights[job.table])
 
     def decide(self, situation: Situation) -> Decision:
         ranked = situation.ready.ranked(situation.now_us) if self._by_index else self.order.ranked(situation)
         if not self.learns:
-            return Decision(self.placement.place(situation, ranked, self.why))
+            return _new(Decision, (self.placement.place(situation, ranked, self.why), None, NOTHING))
         placed = self.placement.remember(situation)
         starts = self.placement.place(situation, ranked, self.why, placed)
         return Decision(starts, None, {**self.order.remember(situation), **placed})

@@ -16,6 +16,8 @@ from penstock.scheduling.policies.index import IndexPolicy
 class MaxBenefit(IndexPolicy):
     def index(self, job: ReadyJob) -> tuple[float, float]:
         weight = job.inherited / job.expected_s
+        if not job.late:
+            return weight * job.gain_us / SECOND_US, 0.0
         history = job.history_weight * job.late
         return (
             weight * (job.gain_us - history * job.late_since_us) / SECOND_US,
