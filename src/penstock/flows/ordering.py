@@ -1,0 +1,204 @@
+"""In which order to make things so that little is held at once.
+
+A task holds the bytes of what it makes from its start until the last task that reads it has ended. Karagiannis et al.
+(2013) run strata one after the other; this finds orders that hold less. Finding the least is the pebbling problem (hard),
+so: exactly by search over what is done (the downsets) where that is small, else greedily by the paper's consumption rate.
+
+Three facts keep the search small:
+* a task that holds nothing of its own can only free, so it runs as soon as it can;
+* so does a task that frees at least what it takes and does not raise the peak (what a task frees can only grow while
+  others are done before it, so nothing is gained by waiting);
+* a state whose peak is not below the best order known leads nowhere.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SEARCH_EFFORT = 10_000  # so many steps are tried before the greedy order is taken
+GREEDY_CHOICES = 24  # so many of the tasks that could be next are weighed, the latest first
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    needs: tuple[str, ...]  # tasks whose result it reads
+    bytes_: float = 0.0  # held for its result
+    cost_us: float = 1.0
+
+
+@dataclass(frozen=True)
+class Order:
+    names: tuple[str, ...]
+    peak_bytes: float
+    exact: bool  # whether no order has a lower peak
+
+
+def least_peak_order(tasks: Sequence[Task], effort: int = SEARCH_EFFORT) -> Order:
+    """The order with the least peak if so much search finds it, else the best of several."""
+    problem = _Problem(tasks)
+    orders = [problem.greedy(), strata_order(tasks)]
+    best = min((problem.measured(names) for names in orders), key=lambda order: order.peak_bytes)
+    if best.peak_bytes <= problem.floor:
+        return Order(best.names, best.peak_bytes, True)
+    return problem.search(best, effort)
+
+
+def strata_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """The paper's: every task one stratum after the last that it reads, strata in turn."""
+    level: dict[str, int] = {}
+    for task in tasks:  # given providers first
+        level[task.name] = 1 + max((level[need] for need in task.needs), default=-1)
+    return tuple(sorted(level, key=level.__getitem__))
+
+
+def peak_of(tasks: Sequence[Task], names: Sequence[str]) -> float:
+    """What is held at the most when tasks run one after the other in this order."""
+    return _Problem(tasks).measured(names).peak_bytes
+
+
+class _Problem:
+    """Tasks by number, given providers first."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+        self.number = {task.name: n for n, task in enumerate(tasks)}
+        self.needs = [tuple(self.number[need] for need in task.needs) for task in tasks]
+        self.readers: list[list[int]] = [[] for _ in tasks]
+        for n, needs in enumerate(self.needs):
+            for need in needs:
+                self.readers[need].append(n)
+        self.bytes = [task.bytes_ for task in tasks]
+        # Any order holds, at some time, a task's own result beside all that it reads.
+        self.floor = max(
+            (self.bytes[n] + sum(self.bytes[need] for need in self.needs[n]) for n in range(len(tasks))), default=0.0
+        )
+
+    def measured(self, names: Sequence[str]) -> Order:
+        left = [len(readers) for readers in self.readers]
+        live = peak = 0.0
+        for name in names:
+            n = self.number[name]
+            live += self.bytes[n]
+            peak = max(peak, live)
+            live -= self._freed(n, left)
+        return Order(tuple(names), peak, False)
+
+    def _freed(self, n: int, left: list[int]) -> float:
+        """What is let go when a task ends; counts down the readers that are left."""
+        freed = 0.0 if self.readers[n] else self.bytes[n]
+        for need in self.needs[n]:
+            left[need] -= 1
+            if not left[need]:
+                freed += self.bytes[need]
+        return freed
+
+    # Greedy
+
+    def greedy(self) -> tuple[str, ...]:
+        """Next is what frees the most per time, together with all that can then run without holding anything."""
+        waiting = [len(needs) for needs in self.needs]
+        left = [len(readers) for readers in self.readers]
+        ready = [n for n in reversed(range(len(self.tasks))) if not waiting[n]]
+        order: list[int] = []
+
+        def run(n: int) -> None:
+            free = [n]
+            while free:
+                done = free.pop()
+                order.append(done)
+                self._freed(done, left)
+                for reader in self.readers[done]:
+                    waiting[reader] -= 1
+                    if not waiting[reader]:
+                        (ready if self.bytes[reader] else free).append(reader)
+
+        for n in [n for n in ready if not self.bytes[n]]:
+            ready.remove(n)
+            run(n)
+        while ready:
+            some = range(max(0, len(ready) - GREEDY_CHOICES), len(ready))
+            at = max(some, key=lambda at: (*self._rate(ready[at], waiting, left), at))
+            run(ready.pop(at))
+        return tuple(self.tasks[n].name for n in order)
+
+    def _rate(self, n: int, waiting: list[int], left: list[int]) -> tuple[float, float]:
+        """The consumption rate of a task and of what follows at once: bytes let go less bytes taken, over time. Where
+        nothing is gained it is better to take little."""
+        net, cost = -self.bytes[n], self.tasks[n].cost_us
+        read = dict.fromkeys(self.needs[n], 1)
+        for reader in self.readers[n]:
+            if waiting[reader] == 1 and not self.bytes[reader]:
+                cost += self.tasks[reader].cost_us
+                for need in self.needs[reader]:
+                    read[need] = read.get(need, 0) + 1
+        if not self.readers[n]:
+            net += self.bytes[n]
+        net += sum(self.bytes[need] for need, count in read.items() if left[need] == count)
+        return (net / max(cost, 1e-9) if net > 0 else 0.0), net
+
+    # Exact
+
+    def search(self, best: Order, effort: int) -> Order:
+        """Best first over the sets of tasks that are done: the first complete one has the least peak."""
+        count = len(self.tasks)
+        everything = (1 << count) - 1
+        need_mask = [sum(1 << need for need in needs) for needs in self.needs]
+        reader_mask = [sum(1 << reader for reader in readers) for readers in self.readers]
+        # When a task is done, these may have become free of charge: its readers, and those that read the same.
+        near = [
+            tuple({*self.readers[n], *(r for need in self.needs[n] for r in self.readers[need])}) for n in range(count)
+        ]
+        first = [n for n in range(count) if not self.needs[n]]
+
+        def after(done: int, n: int) -> tuple[int, float]:
+            """Done with one more, and how much less is then held (less than nothing: more)."""
+            now = done | 1 << n
+            freed = -self.bytes[n] if reader_mask[n] & ~now else 0.0
+            for need in self.needs[n]:
+                if not reader_mask[need] & ~now:
+                    freed += self.bytes[need]
+            return now, freed
+
+        def settled(
+            done: int, live: float, peak: float, path: tuple[int, ...], look: list[int]
+        ) -> tuple[int, float, tuple[int, ...]]:
+            """Everything near that can run without a loss has run."""
+            nonlocal effort
+            while look:
+                n = look.pop()
+                if done >> n & 1 or need_mask[n] & ~done:
+                    continue
+                effort -= 1
+                now, freed = after(done, n)
+                if not self.bytes[n] or (freed >= 0 and live + self.bytes[n] <= peak):
+                    done, live, path = now, live - freed, (*path, n)
+                    look += near[n]
+            return done, live, path
+
+        start = settled(0, 0.0, 0.0, (), list(first))
+        heap: list[tuple[float, int, int, float, tuple[int, ...]]] = [(0.0, 0, *start)]
+        lowest = {start[0]: 0.0}
+        while heap:
+            peak, _, done, live, path = heapq.heappop(heap)
+            if done == everything:
+                return Order(tuple(self.tasks[n].name for n in path), peak, True)
+            if lowest[done] < peak:
+                continue
+            for n in range(count):
+                if done >> n & 1 or need_mask[n] & ~done:
+                    continue
+                higher = max(peak, live + self.bytes[n])
+                if higher >= best.peak_bytes:
+                    continue
+                effort -= 1
+                now, freed = after(done, n)
+                reached = settled(now, live - freed, higher, (*path, n), list(near[n]))
+                if higher < lowest.get(reached[0], best.peak_bytes):
+                    lowest[reached[0]] = higher
+                    heapq.heappush(heap, (higher, -reached[0].bit_count(), *reached))
+            if effort < 0:
+                return best
+        return Order(best.names, best.peak_bytes, True)
