@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, err, errors_told, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
+from penstock.cli.seeds import parse_numbers, parse_seeds, watched
+from penstock.cli.whatif import simulate_log
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.policies import PolicyNameError, find_policy
@@ -22,10 +22,10 @@ from penstock.sim.experiments.base import Row, average, grouped
 from penstock.sim.figure import check_picture
 from penstock.sim.lateness import measure
 from penstock.sim.read import read_scenario
+from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario
 from penstock.sim.sweep import sweep
-
-T = TypeVar("T")
+from penstock.sim.timeline import timeline, write_timeline
 
 
 def register(app: typer.Typer) -> None:
@@ -34,34 +34,60 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    file: Annotated[Path, typer.Argument(help="A scenario.toml.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="A scenario.toml; without it the project's own log is replayed.")
+    ] = None,
     policy: Annotated[list[str] | None, typer.Option("--policy", help="A policy to try; several to compare.")] = None,
     seeds: Annotated[str, typer.Option(help="How many seeds, or which: 5, 1..5, 3,7.")] = "3",
-    tracks: Annotated[int | None, typer.Option(help="Other than the scenario says.", min=1)] = None,
+    tracks: Annotated[str | None, typer.Option(help="Other than it is; several to compare: 1..4, or 2,4.")] = None,
+    volume: Annotated[float, typer.Option(help="The log with so many times the data.", min=0.001)] = 1.0,
+    outage: Annotated[
+        list[str] | None, typer.Option("--outage", help="The log with an outage: 10m..25m, or feed@10m..25m.")
+    ] = None,
+    add: Annotated[
+        list[str] | None, typer.Option("--add", help="The log with more tables like one that there is: table*3.")
+    ] = None,
+    project: ProjectOption = Path(),
     full: Annotated[
         bool, typer.Option("--full", help="Through the controller even where a faster loop would do.")
     ] = False,
     jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
     plot: Annotated[Path | None, typer.Option(help="Write mean staleness by table as SVG, PNG or PDF.")] = None,
+    gantt: Annotated[
+        Path | None, typer.Option(help="Write the tracks and staleness of one run as SVG, PNG or PDF.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a scenario under several policies: how stale every table would be, and how busy the tracks."""
+    """Run a scenario, or the project's own log again, under several policies: how stale every table would be."""
     with errors_told():
-        if plot is not None:
-            check_picture(plot)
+        for picture in (plot, gantt):
+            if picture is not None:
+                check_picture(picture)
+        if file is None:
+            simulate_log(project, policy or [], tracks, seeds, volume, outage or [], add or [], jobs, plot, gantt, json)
+            return
+        if volume != 1.0 or outage or add:
+            raise PenstockError("--volume, --outage and --add change the project's log; in a scenario write them down")
         scenario, wanted = read_scenario(file)
         policies = _policies(file, policy or list(wanted) or ["max-benefit", "fifo"])
-        if tracks is not None:
-            scenario = replace(scenario, tracks=tracks)
-        numbers = _seeds(seeds)
-        points = [(scenario, tuple(policies), seed, full, file.parent) for seed in numbers]
-        rows = [row for found in _watched(sweep(_simulated, points, jobs), len(points)) for row in found]
+        counts = [scenario.tracks] if tracks is None else parse_numbers(tracks, "--tracks")
+        points = [
+            (replace(scenario, tracks=count), tuple(policies), seed, full, file.parent)
+            for count in counts
+            for seed in parse_seeds(seeds)
+        ]
+        rows = [row for found in watched(sweep(_simulated, points, jobs), len(points)) for row in found]
         if json:
             print_json(rows)
         else:
             out.print(_simulated_table(scenario, rows))
         if plot is not None:
             _plot_tables(plot, scenario, rows)
+        if gantt is not None:
+            run = Simulation(points[0][0], find_policy(policies[0]), points[0][2], keep_log=True)
+            run.run()
+            write_timeline(gantt, f"{scenario.name}: {policies[0]}", timeline(run.log or ()))
+            err.print(f"written to {gantt}")
 
 
 def _policies(file: Path, names: list[str]) -> list[str]:
@@ -99,16 +125,20 @@ def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool, Path]) -> list
 def _simulated_table(scenario: Scenario, rows: list[Row]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("policy")
+    several = len({row["tracks"] for row in rows}) > 1
+    if several:
+        table.add_column("tracks", justify="right")
     for column in ("relative lateness", "weighted staleness", "utilisation", "updates"):
         table.add_column(column, justify="right")
     names = [t.name for t in sorted(scenario.tables, key=lambda t: -t.priority)][:6]
     for name in names:
         table.add_column(name, justify="right")
-    best = min((average(some, "relative_lateness")[0] for _, some in grouped(rows, "policy")), default=0.0)
-    for (policy,), some in grouped(rows, "policy"):
+    best = min((average(some, "relative_lateness")[0] for _, some in grouped(rows, "policy", "tracks")), default=0.0)
+    for (policy, tracks), some in grouped(rows, "policy", "tracks"):
         late, error = average(some, "relative_lateness")
         cells = [
             Text(policy),
+            *([Text(str(tracks))] if several else []),
             Text(f"{late:.3f} ± {error:.3f}", style="bold green" if late == best else ""),
             Text(f"{average(some, 'weighted_staleness_s')[0]:.4g} s"),
             Text(f"{average(some, 'utilisation')[0]:.2f}"),
@@ -141,8 +171,8 @@ def experiment(
         parameters = found.with_settings(set_ or [])
         if plot is not None:
             check_picture(plot)
-        tasks = found.tasks(parameters, _seeds(seeds))
-        rows = [row for some in _watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
+        tasks = found.tasks(parameters, parse_seeds(seeds))
+        rows = [row for some in watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
         if json:
             print_json(rows)
         else:
@@ -197,12 +227,12 @@ def _plot(path: Path, found: Experiment, rows: list[Row]) -> None:
 
 def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
     lines = []
-    for (policy,), some in grouped(rows, "policy"):
+    for (policy, tracks), some in grouped(rows, "policy", "tracks"):
         points = []
         for number, table in enumerate(scenario.tables):
             mean, error = average([{"s": row["staleness_s"][table.name]} for row in some], "s")
             points.append((float(number), mean, error))
-        lines.append(Line(policy, tuple(points)))
+        lines.append(Line(f"{policy}, {tracks} tracks", tuple(points)))
     names = [table.name for table in scenario.tables]
     _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))], labels=names)
 
@@ -212,30 +242,6 @@ def _write(
 ) -> None:
     write_chart(path, title, x, y, panels, log=log, labels=labels)
     err.print(f"written to {path}")
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        if ".." in text:
-            first, last = text.split("..")
-            found = list(range(int(first), int(last) + 1))
-        elif "," in text:
-            found = [int(part) for part in text.split(",")]
-        else:
-            found = list(range(1, int(text) + 1))
-    except ValueError:
-        found = []
-    if not found:
-        raise PenstockError(f"--seeds {text}: write how many (5), a range (1..5) or a list (3,7)")
-    return found
-
-
-def _watched(results: Iterable[T], count: int) -> Iterator[T]:
-    """A sign of progress for people."""
-    if not err.is_terminal:
-        yield from results
-        return
-    yield from track(results, description="simulating", total=count, console=err, transient=True)
 
 
 def _said(value: object) -> str:

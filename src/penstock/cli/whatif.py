@@ -1,0 +1,302 @@
+"""`penstock simulate` on the project's own log, `penstock tune` and `penstock timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from os import cpu_count
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.seeds import parse_numbers, parse_seeds, watched
+from penstock.declare.settings import write_settings
+from penstock.errors import PenstockError
+from penstock.model.grain import zone_of
+from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
+from penstock.sim.chart import Line, Panel, write_chart
+from penstock.sim.experiments.base import Row, average, grouped
+from penstock.sim.figure import check_picture
+from penstock.sim.timeline import timeline as timeline_of
+from penstock.sim.timeline import write_timeline
+from penstock.sim.whatif.advice import Advice, advise, compare
+from penstock.sim.whatif.change import Changes, parse_changes
+from penstock.sim.whatif.recording import Recording, record
+from penstock.sim.whatif.replay import Replay, met, weighted
+
+# What is tried if nobody says what: one of each kind that has ever been the best somewhere.
+CANDIDATES = (
+    "max-benefit",
+    "reserve / max-benefit",
+    "reserve / max-benefit / inherit=max",
+    "proportional(all, aggressive) / max-benefit / inherit=max",
+    "edf-p",
+    "fifo",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(tune)
+    app.command()(timeline)
+
+
+def simulate_log(
+    project: Path,
+    policies: Sequence[str],
+    tracks: str | None,
+    seeds: str,
+    volume: float,
+    outages: Sequence[str],
+    additions: Sequence[str],
+    jobs: int | None,
+    plot: Path | None,
+    gantt: Path | None,
+    json: bool,
+) -> None:
+    """The recorded log under other policies, tracks, and mishaps."""
+    recording = read_recording(project)
+    declared = recording.declared
+    names = list(policies) or list(dict.fromkeys([declared.policy, *CANDIDATES]))
+    counts = [declared.tracks] if tracks is None else parse_numbers(tracks, "--tracks")
+    changes = parse_changes(declared, volume, outages, additions)
+    count, results = compare(recording, names, counts, parse_seeds(seeds), changes, project, jobs)
+    rows = [row for some in watched(results, count) for row in some]
+    advice = advise(rows)
+    if json:
+        print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice})
+    else:
+        _say_world(recording, changes)
+        out.print(_runs_table(recording, rows, advice))
+        out.print()
+        out.print(_tables_table(recording, rows, advice))
+        _say_advice(recording, advice)
+    if plot is not None:
+        _plot(plot, rows)
+    if gantt is not None:
+        run = Replay(recording, advice.policy, advice.tracks, changes, keep_log=True).run()
+        write_timeline(gantt, f"{advice.policy}, {advice.tracks} tracks", timeline_of(run.log, recording.start_us))
+        err.print(f"written to {gantt}")
+
+
+def tune(
+    project: ProjectOption = Path(),
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", help="A policy to try; a choice of all kinds by default.")
+    ] = None,
+    tracks: Annotated[str | None, typer.Option(help="Numbers of tracks to try: 1..4, or 2,4,8.")] = None,
+    seeds: Annotated[str, typer.Option(help="How many seeds, or which: 5, 1..5, 3,7.")] = "3",
+    write: Annotated[bool, typer.Option("--write", help="Set what was found in penstock.toml.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
+    json: JsonOption = False,
+) -> None:
+    """Which policy and how many tracks to choose, from the project's own log."""
+    with errors_told():
+        recording = read_recording(project)
+        declared = recording.declared
+        names = list(policy or []) or list(dict.fromkeys([declared.policy, *CANDIDATES]))
+        counts = parse_numbers(tracks or f"1..{max(4, cpu_count() or 1, declared.tracks)}", "--tracks")
+        numbers = parse_seeds(seeds)
+        count, results = compare(recording, names, counts, numbers, Changes(), project, jobs)
+        rows = [row for some in watched(results, count) for row in some]
+        advice = advise(rows)
+        if json:
+            print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice, "written": write})
+        else:
+            _say_world(recording, Changes())
+            out.print(_grid(rows, counts, advice))
+            _say_advice(recording, advice, tell_command=not write)
+        if write:
+            path = write_settings(project, "run", {"tracks": advice.tracks, "policy": advice.policy})
+            err.print(f"written to {path}; it holds from the next `penstock run` on")
+
+
+def timeline(
+    project: ProjectOption = Path(),
+    since: Annotated[str, typer.Option(help="How far back, such as 10m or 2h.")] = "1h",
+    plot: Annotated[Path | None, typer.Option(help="Draw tracks and staleness as SVG, PNG or PDF.")] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="Only these tables.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """What ran when on which track, and why; with --plot as a chart with the staleness of the tables."""
+    with errors_told():
+        if plot is not None:
+            check_picture(plot)
+        with open_warehouse(project) as warehouse, warehouse.store.read() as conn:
+            zone = zone_of(warehouse.declared.declarations.config.zone)
+            try:
+                back_us = parse_duration(since)
+            except ValueError as error:
+                raise PenstockError(f"--since {since}: {error}") from None
+            events = [event for _, event in warehouse.store.events(conn)]
+        found = timeline_of(events, (max(e.at_us for e in events) - back_us) if events else None)
+        wanted = set(table or [])
+        if unknown := wanted - set(found.priorities):
+            raise PenstockError(f"there is no table `{sorted(unknown)[0]}` in this project")
+        if wanted:
+            found = replace(found, bars=tuple(bar for bar in found.bars if bar.table in wanted))
+        if json:
+            print_json(found.bars)
+        else:
+            shown = Table(box=None, header_style="bold", pad_edge=False)
+            for column in ("start", "track", "table", "took", "how", "because it"):
+                shown.add_column(column)
+            for bar in found.bars:
+                took = "runs" if bar.end_us is None else format_duration(bar.end_us - bar.start_us)
+                how = Text("failed", style="red") if bar.failed else Text(bar.how)
+                start = format_instant(bar.start_us // SECOND_US * SECOND_US, zone)
+                shown.add_row(start, str(bar.track), bar.table, took, how, Text(bar.why, style="dim"))
+            out.print(shown if found.bars else "nothing ran in that time")
+        if plot is not None:
+            write_timeline(plot, "updates", found, tuple(table or ()))
+            err.print(f"written to {plot}")
+
+
+def read_recording(project: Path) -> Recording:
+    """The log of a project, with what is declared now: tables that are new are part of what is tried."""
+    with open_warehouse(project) as warehouse:
+        with working("Reading the log"), warehouse.store.read() as conn:
+            found = record(warehouse.store.events(conn))
+        graph = warehouse.declared.graph
+        now = replace(found.declared, feeds=tuple(graph.feeds.values()), tables=tuple(graph.tables.values()))
+        return replace(found, declared=now)
+
+
+def _recorded(recording: Recording) -> Row:
+    return {
+        "policy": recording.declared.policy,
+        "tracks": recording.declared.tracks,
+        "seconds": recording.seconds,
+        "weighted_staleness_s": weighted(recording.freshness),
+        "targets_met": met(recording.freshness),
+        "updates": recording.updates,
+        "failures": recording.failures,
+        "utilisation": _utilisation(recording),
+        "crowding": recording.crowding,
+        "tables": recording.freshness,
+    }
+
+
+def _utilisation(recording: Recording) -> float:
+    return recording.busy_s * recording.pace / max(1e-9, recording.seconds * recording.declared.tracks)
+
+
+def _say_world(recording: Recording, changes: Changes) -> None:
+    crowd = recording.crowding
+    known = "as measured" if crowd.measured else "assumed"
+    text = (
+        f"{format_duration(int(recording.seconds) * SECOND_US)} of the log: {len(recording.arrivals):,} arrivals, "
+        f"{recording.updates:,} updates. An update beside another takes {1 + crowd.growth:.2f} times as long ({known})."
+    )
+    out.print(Text(text, style="dim"))
+    new = [t.name for t in recording.declared.tables if t.name not in recording.costs]
+    if new:
+        out.print(Text(f"no update on record, cost guessed from others: {', '.join(sorted(new))}", style="yellow"))
+    parts = [f"{changes.volume:g} times the volume"] if changes.volume != 1 else []
+    parts += [f"{o.feed or 'all feeds'} out for {format_duration(o.end_us - o.start_us)}" for o in changes.outages]
+    parts += [f"{len(changes.like)} more tables"] if changes.like else []
+    if parts:
+        out.print(f"with {', '.join(parts)}")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value * 100:.0f} %"
+
+
+def _runs_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("policy")
+    for column in ("tracks", "weighted staleness", "relative lateness", "targets met", "utilisation", "updates"):
+        shown.add_column(column, justify="right")
+    was = _recorded(recording)
+    shown.add_row(
+        Text(f"as it was: {was['policy']}", style="dim"),
+        str(was["tracks"]),
+        f"{was['weighted_staleness_s']:.4g} s",
+        "",
+        _share(was["targets_met"]),
+        f"{was['utilisation']:.2f}",
+        str(was["updates"]),
+    )
+    for (policy, tracks), some in grouped(rows, "policy", "tracks"):
+        stale, error = average(some, "weighted_staleness_s")
+        chosen = (policy, tracks) == (advice.policy, advice.tracks)
+        shown.add_row(
+            Text(policy, style="bold green" if chosen else ""),
+            str(tracks),
+            f"{stale:.4g} ± {error:.2g} s",
+            f"{average(some, 'relative_lateness')[0]:.3f}",
+            _share(None if some[0]["targets_met"] is None else average(some, "targets_met")[0]),
+            f"{average(some, 'utilisation')[0]:.2f}",
+            f"{average(some, 'updates')[0]:.0f}",
+        )
+    return shown
+
+
+def _tables_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
+    """Every table against its target: as it was, and with what is advised."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("table")
+    for column in ("target", "as it was", "in target", "advised", "in target", "peak"):
+        shown.add_column(column, justify="right")
+    best = [row for row in rows if (row["policy"], row["tracks"]) == (advice.policy, advice.tracks)]
+    was = {table.table: table for table in recording.freshness}
+    for name in best[0]["staleness_s"]:
+        now = [{"s": row["staleness_s"][name], "p": row["peak_s"][name], "m": row["met"][name]} for row in best]
+        target = best[0]["target_s"][name]
+        share = None if now[0]["m"] is None else average(now, "m")[0]
+        then = was.get(name)
+        shown.add_row(
+            name,
+            "" if target is None else format_duration(round(target * SECOND_US)),
+            "" if then is None else f"{then.mean_s:.4g} s",
+            _share(then.met if then else None),
+            f"{average(now, 's')[0]:.4g} s",
+            Text(_share(share), style="" if share is None or share > 0.99 else "yellow"),
+            f"{average(now, 'p')[0]:.4g} s",
+        )
+    return shown
+
+
+def _grid(rows: list[Row], counts: Sequence[int], advice: Advice) -> Table:
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("weighted staleness, and targets met, with tracks:")
+    for count in counts:
+        shown.add_column(str(count), justify="right")
+    for (policy,), some in grouped(rows, "policy"):
+        cells = []
+        for (count,), at in sorted(grouped(some, "tracks")):
+            often = "" if at[0]["targets_met"] is None else f", {_share(average(at, 'targets_met')[0])}"
+            style = "bold green" if (policy, count) == (advice.policy, advice.tracks) else ""
+            cells.append(Text(f"{average(at, 'weighted_staleness_s')[0]:.4g} s{often}", style=style))
+        shown.add_row(Text(policy), *cells)
+    return shown
+
+
+def _say_advice(recording: Recording, advice: Advice, tell_command: bool = True) -> None:
+    same = (advice.policy, advice.tracks) == (recording.declared.policy, recording.declared.tracks)
+    out.print(f"\n[bold]{'Keep' if same else 'Choose'}[/] ", end="")
+    out.print(Text(f'policy = "{advice.policy}", tracks = {advice.tracks}', style="bold green"))
+    if advice.why:
+        out.print(Text(advice.why, style="dim"))
+    if tell_command and not same:
+        out.print(Text("`penstock tune --write` sets what it finds best in penstock.toml", style="dim"))
+
+
+def _plot(path: Path, rows: list[Row]) -> None:
+    names = list(rows[0]["staleness_s"])
+    lines = []
+    for (policy, tracks), some in grouped(rows, "policy", "tracks"):
+        points = []
+        for number, name in enumerate(names):
+            mean, error = average([{"s": row["staleness_s"].get(name, 0.0)} for row in some], "s")
+            points.append((float(number), mean, error))
+        lines.append(Line(f"{policy}, {tracks} tracks", tuple(points)))
+    targets = [(float(n), t, 0.0) for n, name in enumerate(names) if (t := rows[0]["target_s"][name]) is not None]
+    if targets:
+        lines.append(Line("target", tuple(targets)))
+    write_chart(path, "what if", "table", "mean staleness (s)", [Panel("", tuple(lines))], log=True, labels=names)
+    err.print(f"written to {path}")

@@ -1,0 +1,157 @@
+"""A run as a picture: which table was updated on which track when, and how stale the tables were. From a log of events,
+so that simulated and live runs are drawn alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.control.events import Event, RunStarted, UpdateFailed, UpdateFinished, UpdateStarted
+from penstock.model.time import SECOND_US
+from penstock.sim.figure import COLOURS, PictureError, new_figure, write_figure
+
+_MOST_CURVES = len(COLOURS)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One update."""
+
+    table: str
+    job: str
+    track: int
+    start_us: int
+    end_us: int | None
+    failed: bool
+    why: str
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    start_us: int
+    end_us: int
+    bars: tuple[Bar, ...]
+    # By table: from when on it was complete up to where.
+    edges: dict[str, tuple[tuple[int, int], ...]]
+    targets_us: dict[str, int]
+    priorities: dict[str, float]
+
+
+def timeline(events: Iterable[Event], since_us: int | None = None) -> Timeline:
+    """What happened in a log, from a time on."""
+    bars: list[Bar] = []
+    running: dict[str, tuple[UpdateStarted, int]] = {}
+    edges: dict[str, list[tuple[int, int]]] = {}
+    targets: dict[str, int] = {}
+    priorities: dict[str, float] = {}
+    first = last = None
+    for event in events:
+        first = event.at_us if first is None else first
+        last = event.at_us if last is None else max(last, event.at_us)
+        if event.kind == "warehouse-declared":
+            targets = {table.name: table.target_us for table in event.tables if table.target_us is not None}
+            priorities = {table.name: table.priority for table in event.tables}
+        elif isinstance(event, UpdateStarted):
+            running[event.job.id] = (event, event.at_us)
+        elif isinstance(event, UpdateFinished | UpdateFailed):
+            begun = running.pop(event.job, None)
+            if begun is not None:
+                bars.append(_bar(begun[0], event.at_us, isinstance(event, UpdateFailed), getattr(event, "how", "")))
+            for publication in event.publications if isinstance(event, UpdateFinished) else ():
+                known = edges.setdefault(publication.table, [])
+                if publication.complete_us is not None and (not known or publication.complete_us > known[-1][1]):
+                    known.append((event.at_us, publication.complete_us))
+        elif isinstance(event, RunStarted):
+            running.clear()  # what an earlier process was doing is void
+    bars += [_bar(start, None, False, "") for start, _ in running.values()]
+    since = max(first or 0, since_us or 0)
+    return Timeline(
+        since,
+        last or since,
+        tuple(bar for bar in bars if bar.end_us is None or bar.end_us >= since),
+        {name: tuple(moves) for name, moves in edges.items() if moves},
+        targets,
+        priorities,
+    )
+
+
+def _bar(start: UpdateStarted, end_us: int | None, failed: bool, how: str) -> Bar:
+    return Bar(start.job.table, start.job.id, start.track, start.at_us, end_us, failed, start.why, how)
+
+
+def write_timeline(path: Path, title: str, found: Timeline, tables: tuple[str, ...] = ()) -> None:
+    """Tracks above, staleness below: of the tables named, or of those with the highest priorities."""
+    if not found.bars:
+        raise PictureError("there is no update to draw")
+    busiest = sorted({bar.table for bar in found.bars}, key=lambda name: (-found.priorities.get(name, 0.0), name))
+    shown = [name for name in (tables or busiest) if name in found.edges][:_MOST_CURVES]
+    colour = dict(zip(shown, COLOURS, strict=False))
+    tracks = 1 + max(bar.track for bar in found.bars)
+    scale, unit = _scale(found.end_us - found.start_us)
+    figure, axes = new_figure(11, 4.6 + 0.35 * tracks, 2, 1, sharex=True, height_ratios=[0.6 + 0.35 * tracks, 3.2])
+    upper, lower = axes[0][0], axes[1][0]
+
+    def at(time_us: int) -> float:
+        return (max(time_us, found.start_us) - found.start_us) / scale
+
+    for bar in found.bars:
+        end_us = found.end_us if bar.end_us is None else bar.end_us
+        upper.barh(
+            bar.track,
+            at(end_us) - at(bar.start_us),
+            left=at(bar.start_us),
+            height=0.8,
+            color=colour.get(bar.table, "#bbbbbb"),
+            edgecolor="red" if bar.failed else "white",
+            linewidth=0.8 if bar.failed else 0.3,
+            hatch="//" if bar.end_us is None else None,
+        )
+    upper.set_yticks(range(tracks), [f"track {number}" for number in range(tracks)])
+    upper.invert_yaxis()
+    upper.set_title(title)
+    curves = {name: _curve(found, name) for name in shown}
+    highest = max((max(ys, default=0) for _, ys in curves.values()), default=0)
+    for name, (xs, ys) in curves.items():
+        lower.plot([at(x) for x in xs], [y / SECOND_US for y in ys], color=colour[name], linewidth=1.2, label=name)
+        if (
+            found.targets_us.get(name, highest + 1) <= highest
+        ):  # others are far away and would only press the curves down
+            lower.axhline(found.targets_us[name] / SECOND_US, color=colour[name], linewidth=0.7, linestyle=":")
+    lower.set(xlabel=f"{unit} since the beginning", ylabel="staleness (s), dotted: target")
+    lower.set_ylim(bottom=0)
+    lower.grid(True, color="#dddddd", linewidth=0.6)
+    if shown:
+        figure.legend(loc="outside right upper", fontsize=8)
+    write_figure(figure, path)
+
+
+def _curve(found: Timeline, name: str) -> tuple[list[int], list[int]]:
+    """A saw: staleness grows with the clock and falls when the edge moves."""
+    xs: list[int] = []
+    ys: list[int] = []
+    edge: int | None = None
+    for at_us, complete_us in found.edges[name]:
+        if at_us >= found.start_us:
+            if edge is not None:
+                xs.append(at_us)
+                ys.append(at_us - edge)
+            xs.append(at_us)
+            ys.append(at_us - complete_us)
+        edge = complete_us
+    if edge is not None:
+        xs.append(found.end_us)
+        ys.append(found.end_us - edge)
+    return xs, ys
+
+
+def _scale(width_us: int) -> tuple[float, str]:
+    seconds = width_us / SECOND_US
+    if seconds > 3 * 86_400:
+        return 86_400.0 * SECOND_US, "days"
+    if seconds > 3 * 3_600:
+        return 3_600.0 * SECOND_US, "hours"
+    if seconds > 300:
+        return 60.0 * SECOND_US, "minutes"
+    return float(SECOND_US), "seconds"

@@ -1,0 +1,229 @@
+"""What a project's log tells of its world: which files came when and what they held, how long updates took, and how
+much that depends on what else was running. What was decided is not part of it: that is what a replay does anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from penstock.control.events import (
+    Event,
+    FileArrived,
+    FileQuarantined,
+    FileRewritten,
+    Job,
+    Publication,
+    PunctuationArrived,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    WarehouseDeclared,
+)
+from penstock.control.state import State
+from penstock.control.tablestate import Running
+from penstock.errors import PenstockError
+from penstock.model.partitions import Interval
+from penstock.model.time import SECOND_US
+from penstock.scheduling.cost import CostModel
+from penstock.sim.whatif.watch import TableFreshness, Watch
+
+# A second job beside the first makes both take about half as long again on a machine whose cores Spark shares among
+# them; used until the log shows better.
+_USUAL_CROWDING = 0.45
+# Less is what starting and publishing take.
+_FASTER_THAN_LIFE = 1.5
+_ENOUGH = 20
+_LAST = 500
+
+Arrival = FileArrived | FileRewritten | PunctuationArrived
+
+
+class NothingRecorded(PenstockError):
+    """A log that cannot be replayed, because nothing happened in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one file brought to one table."""
+
+    changed: tuple[Interval, ...]
+    complete_us: int | None
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crowding:
+    """An update beside n - 1 others takes 1 + growth * (n - 1) times as long. Costs were learned beside `usual` - 1."""
+
+    growth: float = _USUAL_CROWDING
+    usual: float = 1.0
+    measured: bool = False
+
+    def factor(self, beside: int) -> float:
+        return (1 + self.growth * (beside - 1)) / (1 + self.growth * (self.usual - 1))
+
+
+@dataclass(frozen=True)
+class Recording:
+    declared: WarehouseDeclared
+    start_us: int
+    end_us: int
+    arrivals: tuple[Arrival, ...]
+    # By table, name of the file and checksum.
+    contents: Mapping[tuple[str, str, str], Contents]
+    costs: Mapping[str, CostModel]
+    # How long finished updates took against what the costs say.
+    luck: Mapping[str, tuple[float, ...]]
+    # Bytes that an update of a derived table writes for each byte that it reads.
+    output: Mapping[str, float]
+    upkeep_s: float
+    crowding: Crowding
+    # How many seconds of the project's clock went by in a second of work (a demonstration runs faster than life).
+    pace: float
+    # As it was.
+    freshness: tuple[TableFreshness, ...]
+    updates: int
+    failures: int
+    busy_s: float
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_us - self.start_us) / SECOND_US
+
+
+@dataclass
+class _Seen:
+    """What is gathered of one table on the way."""
+
+    took: list[tuple[float, float, float]] = field(default_factory=list)  # amount, seconds, jobs beside
+    written: float = 0.0
+    read: float = 0.0
+    complete_us: int | None = None
+
+
+def record(log: Iterable[tuple[int, Event]]) -> Recording:
+    """One pass over a log."""
+    state, watch = State(), Watch()
+    declared: WarehouseDeclared | None = None
+    arrivals: list[Arrival] = []
+    contents: dict[tuple[str, str, str], Contents] = {}
+    bad: set[tuple[str, str]] = set()
+    seen: dict[str, _Seen] = {}
+    beside: dict[str, int] = {}
+    upkeep: list[float] = []
+    updates = failures = 0
+    busy_s = clock_s = 0.0
+    for number, event in log:
+        running = _running(state, event.job) if isinstance(event, UpdateFinished) else None
+        if isinstance(event, WarehouseDeclared):
+            declared = event
+        elif isinstance(event, Arrival):
+            arrivals.append(event)
+        elif isinstance(event, FileQuarantined):
+            bad.add((event.file.uri, event.file.checksum))
+        elif isinstance(event, UpdateStarted):
+            beside[event.job.id] = len(state.busy) + 1
+        elif isinstance(event, UpdateFailed):
+            failures += 1
+        elif isinstance(event, UpdateFinished) and running is not None:
+            job = running.job
+            busy_s += event.seconds
+            clock_s += (event.at_us - running.started_us) / SECOND_US
+            together = (beside.pop(job.id, 1) + len(state.busy)) / 2
+            if job.kind == "upkeep":
+                upkeep.append(event.seconds)
+            else:
+                updates += 1
+                found = seen.setdefault(job.table, _Seen())
+                found.took = [*found.took[-_LAST:], (job.amount, event.seconds, together)]
+                _note(found, job, event.publications, contents)
+        state.apply(event, number)
+        watch.saw(state, event)
+    if declared is None or not arrivals:
+        raise NothingRecorded("the log has no arrivals to replay yet; let `penstock run` take in some files first")
+    start_us = arrivals[0].at_us
+    costs = {name: replace(table.cost) for name, table in state.tables.items() if table.cost.weight}
+    return Recording(
+        replace(declared, at_us=start_us),
+        start_us,
+        state.now_us,
+        tuple(a for a in arrivals if isinstance(a, PunctuationArrived) or (a.file.uri, a.file.checksum) not in bad),
+        contents,
+        costs,
+        {name: _luck(found.took, costs[name]) for name, found in seen.items() if name in costs},
+        {name: found.written / found.read for name, found in seen.items() if found.read},
+        median(upkeep) if upkeep else 0.5,
+        _crowding(seen, costs),
+        _pace(clock_s, busy_s),
+        watch.freshness(state, state.now_us),
+        updates,
+        failures,
+        busy_s,
+    )
+
+
+def _running(state: State, job: str) -> Running | None:
+    return next((running for running in state.busy.values() if running.job.id == job), None)
+
+
+def _pace(clock_s: float, busy_s: float) -> float:
+    pace = clock_s / busy_s if busy_s else 1.0
+    return pace if pace > _FASTER_THAN_LIFE else 1.0
+
+
+def _note(
+    seen: _Seen,
+    job: Job,
+    publications: tuple[Publication, ...],
+    contents: dict[tuple[str, str, str], Contents],
+) -> None:
+    for publication in publications:
+        if publication.table != job.table:
+            continue
+        seen.written += publication.size_bytes
+        seen.read += job.amount
+        count = len(job.files)
+        for place, file in enumerate(job.files, 1):
+            # Of several files that were loaded together, each brought its share of the way in order of arrival.
+            contents[job.table, file.uri, file.checksum] = Contents(
+                publication.changed,
+                _between(seen.complete_us, publication.complete_us, place / count),
+                publication.rows // count,
+                publication.size_bytes // count,
+            )
+        seen.complete_us = publication.complete_us if publication.complete_us is not None else seen.complete_us
+
+
+def _between(before_us: int | None, after_us: int | None, share: float) -> int | None:
+    if before_us is None or after_us is None or after_us <= before_us:
+        return after_us
+    return after_us if share == 1 else before_us + int((after_us - before_us) * share)
+
+
+def _luck(took: list[tuple[float, float, float]], cost: CostModel) -> tuple[float, ...]:
+    """In the order in which it was met; the first update of a table also paid for warming up."""
+    ratios = [min(5.0, max(0.2, seconds / cost.expected_s(amount))) for amount, seconds, _ in took]
+    return tuple(ratios[1:] or (1.0,))
+
+
+def _crowding(seen: Mapping[str, _Seen], costs: Mapping[str, CostModel]) -> Crowding:
+    """By least squares over all updates: their time against the expected one, by how many ran."""
+    points = [
+        (beside, min(5.0, seconds / costs[name].expected_s(amount)))
+        for name, found in seen.items()
+        if name in costs
+        for amount, seconds, beside in found.took[1:]
+    ]
+    if not points:
+        return Crowding()
+    usual = sum(beside for beside, _ in points) / len(points)
+    spread = sum((beside - usual) ** 2 for beside, _ in points)
+    if len(points) < _ENOUGH or spread < 0.05 * len(points):
+        return Crowding(usual=usual)
+    mean = sum(ratio for _, ratio in points) / len(points)
+    slope = sum((beside - usual) * (ratio - mean) for beside, ratio in points) / spread
+    alone = mean - slope * (usual - 1)
+    growth = slope / alone if alone > 0 else _USUAL_CROWDING
+    return Crowding(min(1.0, max(0.0, growth)), usual, measured=True)

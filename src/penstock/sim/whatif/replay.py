@@ -1,0 +1,219 @@
+"""A recorded world, run again: the arrivals are those of the log, the decisions are the controller's, and an update takes
+as long as its table's updates took, more beside others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+
+from penstock.control.controller import Controller
+from penstock.control.events import (
+    Event,
+    FileArrived,
+    FileRewritten,
+    Job,
+    Publication,
+    PunctuationArrived,
+    StartUpdate,
+    UpdateFinished,
+    UpdateStarted,
+)
+from penstock.control.state import State
+from penstock.model.partitions import Interval, PartitionSet
+from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.requests.needs import changed_by
+from penstock.scheduling.cost import CostModel
+from penstock.scheduling.policies import bound, find_policy
+from penstock.sim.chance import generator
+from penstock.sim.kernel import Kernel
+from penstock.sim.whatif.change import Changes
+from penstock.sim.whatif.recording import Arrival, Contents, Crowding, Recording
+from penstock.sim.whatif.watch import TableFreshness, Watch
+
+_END, _ARRIVAL, _WAKE = 0, 1, 2
+_AS_IT_WAS = Changes()
+
+
+@dataclass(frozen=True)
+class Replayed:
+    freshness: tuple[TableFreshness, ...]
+    # Staleness of all tables, summed with their priorities.
+    weighted_s: float
+    # The part of the time in which targets were met, averaged over the tables that have one, by priority.
+    met: float | None
+    utilisation: float
+    updates: int
+    log: tuple[Event, ...]
+
+
+class Replay:
+    def __init__(
+        self,
+        recording: Recording,
+        policy: str | None = None,
+        tracks: int | None = None,
+        changes: Changes = _AS_IT_WAS,
+        seed: int = 0,
+        *,
+        crowding: Crowding | None = None,
+        keep_log: bool = False,
+    ) -> None:
+        self.recording, self.changes = recording, changes
+        self.crowding = crowding or recording.crowding
+        self.like = dict(changes.like)
+        declared = changes.applied_to(recording.declared)
+        self.tracks = tracks or declared.tracks
+        declared = replace(declared, tracks=self.tracks, policy=policy or declared.policy)
+        self.kernel = Kernel()
+        self.kernel.now_us = recording.start_us
+        self.watch = Watch(recording.start_us)
+        self.log: list[Event] | None = [] if keep_log else None
+        self.controller = Controller()
+        self.apply(declared)
+        state = self.controller.state
+        self.controller = Controller(state, bound(find_policy(declared.policy), state.graph))
+        # What updates take, and what the controller knows of that: it goes on learning.
+        self.costs = _costs(recording, self.like, state)
+        for name, table in state.tables.items():
+            known = recording.costs.get(self.like.get(name, name))
+            if known is not None:
+                table.cost = replace(known)
+        self._draw = {name: generator(seed, name, "luck") for name in state.tables}
+        self.snapshot = self.updates = self.busy_us = 0
+        self._woken: int | None = None
+        for arrival in recording.arrivals:
+            since = changes.delayed_us(arrival.feed, arrival.at_us - recording.start_us)
+            at = recording.start_us + since
+            self.kernel.at(at, _ARRIVAL, lambda now, arrival=arrival: self._arrive(now, arrival))  # type: ignore[misc]
+
+    def apply(self, event: Event) -> None:
+        if self.log is not None:
+            self.log.append(event)
+        self.controller.apply(event)
+        self.watch.saw(self.controller.state, event)
+
+    def run(self) -> Replayed:
+        horizon = self.recording.end_us
+        while (due := self.kernel.next_us) is not None and due < horizon:
+            self.kernel.step()
+            self._decide()
+        state = self.controller.state
+        freshness = self.watch.freshness(state, horizon)
+        busy = self.busy_us / max(1, (horizon - self.recording.start_us) * self.tracks)
+        return Replayed(
+            freshness, weighted(freshness), met(freshness), busy, self.updates, tuple(self.log) if self.log else ()
+        )
+
+    # The world acts
+
+    def _arrive(self, now_us: int, arrival: Arrival) -> None:
+        if isinstance(arrival, PunctuationArrived):
+            self.apply(replace(arrival, at_us=now_us))
+            return
+        size = round(arrival.file.size_bytes * self.changes.volume)
+        file = replace(arrival.file, arrived_us=now_us, size_bytes=size)
+        if isinstance(arrival, FileRewritten):
+            self.apply(FileRewritten(now_us, arrival.feed, file, arrival.ranges))
+        else:
+            self.apply(FileArrived(now_us, arrival.feed, file))
+
+    def _decide(self) -> None:
+        now_us = self.kernel.now_us
+        decided_at = self.controller.state.applied
+        for command in self.controller.decide(now_us):
+            self.apply(UpdateStarted(now_us, command.job, command.track, command.why, decided_at))
+            self._start(now_us, command)
+        wake = self.controller.wake_at_us
+        if wake is not None and wake > now_us and wake != self._woken:
+            self._woken = wake
+            self.kernel.at(wake, _WAKE, lambda now: None)
+
+    def _start(self, now_us: int, command: StartUpdate) -> None:
+        job = command.job
+        seconds = self.recording.upkeep_s
+        if job.kind != "upkeep":
+            luck = self.recording.luck.get(self.like.get(job.table, job.table), (1.0,))
+            seconds = self.costs[job.table].expected_s(job.amount) * self._draw[job.table].choice(luck)
+        seconds *= self.crowding.factor(len(self.controller.state.busy))
+        took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
+        self.busy_us += took_us
+        self.kernel.at(now_us + took_us, _END, lambda now: self._finish(now, job, took_us))
+
+    def _finish(self, now_us: int, job: Job, took_us: int) -> None:
+        self.snapshot += 1
+        self.updates += job.kind != "upkeep"
+        if job.kind == "upkeep":
+            found = Publication(job.table, self.snapshot, True)
+        elif job.kind == "load":
+            found = self._loaded(job)
+        else:
+            found = self._derived(job)
+        self.apply(UpdateFinished(now_us, job.id, job.table, (found,), took_us / SECOND_US / self.recording.pace))
+
+    def _loaded(self, job: Job) -> Publication:
+        parts = [self._contents(job.table, file.uri, file.checksum, file.arrived_us) for file in job.files]
+        edge = self.controller.state.tables[job.table].edge_us
+        complete = max((p.complete_us for p in parts if p.complete_us is not None), default=edge)
+        if complete is not None and edge is not None:
+            complete = max(complete, edge)
+        changed = PartitionSet.of(*(interval for part in parts for interval in part.changed)).intervals
+        return self._publication(
+            job,
+            not job.pieces,
+            changed,
+            complete,
+            sum(p.rows for p in parts),
+            round(self.changes.volume * sum(p.size_bytes for p in parts)),
+        )
+
+    def _contents(self, table: str, uri: str, checksum: str, arrived_us: int) -> Contents:
+        """What a file holds; if nobody ever loaded it, about what happened since the one before."""
+        found = self.recording.contents.get((self.like.get(table, table), uri, checksum))
+        if found is not None:
+            return found
+        spec = self.controller.state.graph
+        period = spec.periods_us[table]
+        return Contents(((arrived_us - period, arrived_us),), arrived_us, 0, 0)
+
+    def _derived(self, job: Job) -> Publication:
+        state = self.controller.state
+        append = all(piece.need.append for piece in job.pieces) and state.graph.folds[job.table]
+        size = round(job.amount * self.recording.output.get(self.like.get(job.table, job.table), 1.0))
+        return self._publication(job, append, changed_by(job.pieces, job.edge_us), job.complete_us, 0, size)
+
+    def _publication(
+        self, job: Job, append: bool, changed: tuple[Interval, ...], complete_us: int | None, rows: int, size: int
+    ) -> Publication:
+        begin = changed[0][0] if changed and changed[0][0] > BEGIN_US else None
+        leading = None if complete_us is None else complete_us - 1
+        files = 1 if append else 0
+        return Publication(job.table, self.snapshot, append, changed, complete_us, leading, begin, rows, size, files)
+
+
+def _costs(recording: Recording, like: dict[str, str], state: State) -> dict[str, CostModel]:
+    """As the log shows them; a table that it does not know costs about what others of its kind do."""
+    found: dict[str, CostModel] = {}
+    for name, table in state.tables.items():
+        known = recording.costs.get(like.get(name, name))
+        if known is None:
+            alike = [
+                cost
+                for other, cost in recording.costs.items()
+                if other in state.tables and state.tables[other].table.is_base == table.table.is_base
+            ] or list(recording.costs.values())
+            known = CostModel()
+            if alike:
+                known.alpha_s = median(cost.alpha_s for cost in alike)
+                known.beta_s = median(cost.beta_s for cost in alike)
+        found[name] = known
+    return found
+
+
+def weighted(freshness: tuple[TableFreshness, ...]) -> float:
+    return sum(table.priority * table.mean_s for table in freshness)
+
+
+def met(freshness: tuple[TableFreshness, ...]) -> float | None:
+    with_target = [table for table in freshness if table.met is not None]
+    weight = sum(table.priority for table in with_target)
+    return sum(table.priority * (table.met or 0.0) for table in with_target) / weight if weight else None
