@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from penstock.control.events import FileQuarantined, PunctuationArrived, TableRetried, UpdateStarted
+from penstock.control.events import (
+    BackfillRequested,
+    FileQuarantined,
+    PunctuationArrived,
+    RequestCancelled,
+    TableRetried,
+    UpdateStarted,
+    UpdateStopped,
+)
 from penstock.control.readiness import ready_work
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE, Grain, nested, parse_grain
 from penstock.model.graph import Graph
 from penstock.model.partitions import PartitionSet
 from penstock.model.relations import fits
-from penstock.model.tables import Feed, Source, Table
+from penstock.model.tables import ALL, Feed, Source, Table
 from penstock.model.time import BEGIN_US, END_US, HOUR_US, MINUTE_US
 from penstock.scheduling.jobs import UpdatePolicy
 from tests.control.schedule_world import NEVER, World, denoted, made, mixed
@@ -178,18 +186,22 @@ class Scenario:
         seed: int,
         *,
         calm: bool = False,
+        asking: bool = False,
         warehouse: tuple[list[Feed], list[Table]] | None = None,
         policy: UpdatePolicy | None = None,
     ) -> None:
         self.rng = rng = Random(seed)
         feeds, tables = warehouse or random_warehouse(rng)
-        self.calm = calm
+        self.calm, self.asking = calm, asking
+        if asking and rng.random() < 0.6:
+            tables = self.policies(tables)
         self.world = World(rng, feeds, tables, tracks=rng.choice([1, 2, 2, 3]), policy=policy)
         self.clock = {feed.name: T0 + rng.randrange(0, 90 * MINUTE_US) for feed in feeds}
         self.step_us = rng.choice([20 * MINUTE_US, HOUR_US, 3 * HOUR_US])
         self.trouble = 0.0 if calm else rng.choice([0.0, 0.0, 0.1, 0.3])
         self.world.fail_rate = self.trouble
         self.new_tables = 0
+        self.backfills = 0
 
     # What happens outside
 
@@ -278,9 +290,49 @@ class Scenario:
             world.crash()
         world.declare(feeds, tables, rng.choice([1, 2, 3]))
 
+    def backfill(self) -> None:
+        """Partitions of any table again; or a request is taken back, open or not."""
+        world, rng = self.world, self.rng
+        self.backfills += 1
+        if world.state.requests and rng.random() < 0.25:
+            request = rng.choice(list(world.state.requests.values()))
+            world.emit(RequestCancelled(world.tick(), request.number, request.table))
+            return
+        name = rng.choice(list(world.tables))
+        low = T0 + rng.randrange(-6 * HOUR_US, 60 * HOUR_US)
+        ranges = ((low, low + rng.choice([1, HOUR_US, 8 * HOUR_US, 60 * HOUR_US])),)
+        reason = rng.choice(["", "", "fix"])
+        world.emit(BackfillRequested(world.tick(), name, ranges, reason, downstream=rng.random() < 0.8))
+
+    def policies(self, tables: list[Table]) -> list[Table]:
+        """Some tables follow only some changes, or stop or skip what overruns them."""
+        rng = self.rng
+        return [
+            replace(
+                table,
+                propagate=rng.choice([ALL, ALL, (), ("new",), ("fix",), ("new", "fix")]),
+                overrun=rng.choice(["queue", "queue", "preempt", "skip"]),
+            )
+            if not table.is_base and rng.random() < 0.4
+            else table
+            for table in tables
+        ]
+
+    def stop(self) -> None:
+        """The runtime stops what was overrun, if it does not finish before."""
+        world = self.world
+        for name, table in world.state.tables.items():
+            if table.overrun and self.rng.random() < 0.7:
+                assert table.running is not None
+                world.running.pop(table.running.job.id)
+                world.emit(UpdateStopped(world.tick(), table.running.job.id, name, 1.0))
+
     def outside(self) -> None:
         rng, world = self.rng, self.world
         what = rng.random()
+        if self.asking and rng.random() < 0.25:
+            self.backfill()
+            return
         feed = rng.choice(list(world.feeds.values()))
         if feed.punctuated and rng.random() < 0.3:
             what = 0.75
@@ -329,6 +381,7 @@ class Scenario:
     def turn(self) -> None:
         rng, world = self.rng, self.world
         what = rng.random()
+        self.stop()
         if what < 0.3:
             self.outside()
         elif what < 0.65 or not world.running:
@@ -339,6 +392,22 @@ class Scenario:
     def run(self, turns: int) -> None:
         for _ in range(turns):
             self.turn()
+
+    def release(self) -> None:
+        """Nothing that was held is lost: every table follows everything again, and what was to stay is asked for."""
+        world = self.world
+        if not any(table.held for table in world.state.tables.values()):
+            return
+        tables = [replace(table, propagate=ALL, overrun="queue") for table in world.tables.values()]
+        world.declare(list(world.feeds.values()), tables)
+        self.settle()
+        for name in world.graph.order:
+            held = world.state.tables[name].held
+            if held:
+                assert all(need.parked for _, _, need in held.pieces())
+                world.emit(BackfillRequested(world.tick(), name, held.domain().intervals))
+        self.settle()
+        assert not any(table.held for table in world.state.tables.values())
 
     def settle(self, limit: int = 2000) -> None:
         """No more trouble: run until nothing is left to do."""
@@ -353,6 +422,9 @@ class Scenario:
                 world.finish(rng.choice(sorted(world.running)))
             elif not started and not world.running:
                 if world.controller.idle:
+                    if any(table.needs for table in world.state.tables.values()):
+                        return
+                    assert all(request.finished_us is not None for request in world.state.requests.values())
                     return
                 wake = world.controller.wake_at_us
                 if wake is not None and wake > world.now:
@@ -424,7 +496,7 @@ def check_derived(world: World, table: Table, memo: dict) -> int:
     graph = world.graph
     content = world.contents[name]
     if not state.exists:
-        held_back = not world.state.sources_exist(name) or not graph.flows[name] or state.seen_us is None or state.needs
+        held_back = not world.state.sources_exist(name) or not graph.flows[name] or state.seen_us is None or state.lacks
         assert held_back, f"{name} should exist"
         if graph.flows[name] and state.seen_us is None and world.state.sources_exist(name):
             edge, begin = world.state.trailing_edge(name), world.state.begin(name)
@@ -432,12 +504,14 @@ def check_derived(world: World, table: Table, memo: dict) -> int:
         return 0
     if not graph.flows[name]:
         assert not state.needs
+        if state.held:
+            return 0
         edge = None
         assert content.at(BEGIN_US) == current(world, table, BEGIN_US, None), f"{name} is not what its sources say"
         return 1
     assert state.seen_us is not None
     edge = world.state.trailing_edge(name)
-    pending = state.needs.domain()
+    pending = state.lacks
     gone = out_of_reach(world.state.source_edges(name) or [], table.grain, state.seen_us)
     if edge is not None and edge > state.seen_us:
         raise AssertionError(f"{name} should have gone on to {edge}")
@@ -464,7 +538,7 @@ def check_derived(world: World, table: Table, memo: dict) -> int:
             want = sorted(denoted(world, name, start, state.seen_us, {}, memo))
             assert content.at(start) == want, f"{name} at {start}: not what the base tables say"
         checked += 1
-    if not state.needs and not world.redefined and firm(world, name):
+    if not state.lacks and not world.redefined and firm(world, name):
         assert state.consistent, f"{name} has come to rest between two states"
     return checked
 
@@ -484,7 +558,8 @@ def firm(world: World, name: str) -> bool:
     """Whether a table is a function of the base tables and its edge alone: nothing above it changes old partitions, or
     still has to be made again."""
     above = world.graph.ancestors[name] | {name}
-    return not any(world.graph.fluid[n] or (n != name and world.state.tables[n].needs) for n in above)
+    chained = world.graph.chained
+    return not any(world.graph.fluid[n] or ((n != name or n in chained) and world.state.tables[n].lacks) for n in above)
 
 
 def check_reflects(world: World, rng: Random, sample: int = 6) -> int:

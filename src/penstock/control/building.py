@@ -74,7 +74,7 @@ def _reflects(
 
 def _left(state: State, table: TableState, made: PartitionSet) -> PartitionSet:
     """What of a table still has to be made after a job. In one that reads itself, also what follows from the job."""
-    left = table.needs.domain() - made
+    left = table.lacks - made
     for edge in state.graph.into[table.table.name]:
         if edge.source == edge.table:
             left |= edge.map.affected(made) - made

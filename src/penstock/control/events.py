@@ -167,6 +167,42 @@ class TableRetried:
     kind: Literal["table-retried"] = "table-retried"
 
 
+@dataclass(frozen=True, slots=True)
+class BackfillRequested:
+    """A user asks for partitions to be made again. The number of the event is the number of the request."""
+
+    at_us: int
+    table: str
+    # Event times; whatever partition they touch is meant.
+    ranges: tuple[Interval, ...]
+    reason: str = ""
+    # Whether what reads the table follows, or waits for another reason.
+    downstream: bool = True
+    deadline_us: int | None = None
+    kind: Literal["backfill-requested"] = "backfill-requested"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancelled:
+    """A user takes a request back: what was not made yet need not be, as far as only this request wanted it."""
+
+    at_us: int
+    request: int
+    table: str
+    kind: Literal["request-cancelled"] = "request-cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStopped:
+    """A running update was given up for a newer request that asks for the same partitions and more."""
+
+    at_us: int
+    job: str
+    table: str
+    seconds: float = 0.0
+    kind: Literal["update-stopped"] = "update-stopped"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -179,6 +215,9 @@ Event = (
     | UpdateFinished
     | UpdateFailed
     | TableRetried
+    | BackfillRequested
+    | RequestCancelled
+    | UpdateStopped
 )
 
 

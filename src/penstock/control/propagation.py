@@ -1,22 +1,34 @@
 """What is known of all tables, and how a change of one becomes needs of those that read it.
 
-The invariant that everything rests on: a partition of a derived table that has no need and is not in a running job
-reflects all publications so far, and all rows of its sources before `seen_us`.
+The invariant that everything rests on: a partition of a derived table that has no need (waiting to be done, or held by
+the table's policy) and is not in a running job reflects all publications so far, and all rows of its sources before
+`seen_us`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.control.request import Request
 from penstock.control.tablestate import TableState
 from penstock.model.freshness import SourceEdge, trailing_edge
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
-from penstock.model.tables import Edge
+from penstock.model.tables import ALL, NEW, Edge
 from penstock.model.time import BEGIN_US
-from penstock.requests.needs import Need
+from penstock.requests.needs import Need, partitions_of
 from penstock.requests.reach import affected_by
+
+
+class Dated(NamedTuple):
+    """Event times of rows that were added or replaced, with the change behind them: when it was committed, the requests
+    that it is for, and whether it is to stay where it is."""
+
+    where: PartitionSet
+    at_us: int
+    requests: tuple[int, ...] = ()
+    parked: bool = False
 
 
 class Change(NamedTuple):
@@ -24,8 +36,7 @@ class Change(NamedTuple):
 
     snapshot: int
     append: bool
-    # Event times of rows that were added or replaced, by when the change behind them was committed.
-    ranges: tuple[tuple[PartitionSet, int], ...]
+    ranges: tuple[Dated, ...]
     # When the change was committed that moved the edge.
     at_us: int
     size_bytes: int = 0
@@ -38,6 +49,8 @@ class Propagation:
         self.graph = Graph((), ())
         self.tables: dict[str, TableState] = {}
         self.snapshot = 0
+        # What users asked for: all that is open, and the last that were done.
+        self.requests: dict[int, Request] = {}
         # The number of the event that is being folded.
         self.number = 0
         # Tables whose readiness an event may have changed.
@@ -123,8 +136,8 @@ class Propagation:
             else:
                 told = self.sources_exist(edge.table)
                 if told:
-                    at_us = min((at for _, at in change.ranges), default=change.at_us)
-                    self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, at_us, late=True, append=False)
+                    for dated in change.ranges or (Dated(EVERYTHING, change.at_us),):
+                        self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, dated, late=True, append=False)
             if told:
                 reader.counts.requests += 1
                 reader.amount += change.size_bytes
@@ -137,14 +150,11 @@ class Propagation:
         grain = table.table.grain
         begun = grain.ceil(table.edge_us) if table.edge_us is not None else BEGIN_US
         told = False
-        for ranges, at_us in change.ranges:
-            following = self.reached(table, edge.map.affected(ranges))
-            told |= self._add(
-                table, following.within(BEGIN_US, begun), change.snapshot, BEGIN_US, at_us, late=True, append=False
-            )
-            told |= self._add(
-                table, following - PartitionSet.of((BEGIN_US, begun)), change.snapshot, BEGIN_US, at_us, append=False
-            )
+        for dated in change.ranges:
+            following = self.reached(table, edge.map.affected(dated.where))
+            old, new = following.within(BEGIN_US, begun), following - PartitionSet.of((BEGIN_US, begun))
+            told |= self._add(table, old, change.snapshot, BEGIN_US, dated, late=True, append=False)
+            told |= self._add(table, new, change.snapshot, BEGIN_US, dated, append=False)
         return told
 
     def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: Change) -> bool:
@@ -153,19 +163,19 @@ class Propagation:
         if reader.seen_us is not None:
             flows = self.graph.flows[edge.source]
             used = edge.map.cut(reader.seen_us)
-            for ranges, at_us in change.ranges:
-                old = ranges.within(BEGIN_US, used) if flows else EVERYTHING
+            for dated in change.ranges:
+                old = dated.where.within(BEGIN_US, used) if flows else EVERYTHING
                 if not old:
                     continue
                 affected = self.reached(reader, affected_by(reader.table, edge, old))
-                told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=append)
+                told |= self._add(reader, affected, change.snapshot, reader.seen_us, dated, late=True, append=append)
         told |= self.advance(reader, change.snapshot, change.at_us, append)
         if reader.seen_us is not None and self._ahead_and_uncut(source, edge, reader.seen_us):
             used = edge.map.cut(reader.seen_us)
-            for ranges, at_us in change.ranges:
-                touched = ranges.hull(edge.map.source).within(BEGIN_US, used)
+            for dated in change.ranges:
+                touched = dated.where.hull(edge.map.source).within(BEGIN_US, used)
                 affected = self.reached(reader, edge.map.affected(touched))
-                told |= self._add(reader, affected, change.snapshot, reader.seen_us, at_us, late=True, append=False)
+                told |= self._add(reader, affected, change.snapshot, reader.seen_us, dated, late=True, append=False)
         return told
 
     def _ahead_and_uncut(self, source: TableState, edge: Edge, seen_us: int) -> bool:
@@ -187,11 +197,12 @@ class Propagation:
             return False
         fresh = PartitionSet((grain.hull(begin, edge),))
         reader.seen_us = edge
+        new = Dated(fresh, at_us)
         if seen is None:
-            self._add(reader, fresh, since, BEGIN_US, at_us, append=False)
+            self._add(reader, fresh, since, BEGIN_US, new, append=False)
             return True
         # A partition without a need reflects all up to `seen`; one with a need remembers its own, older edge.
-        self._add(reader, fresh, since, seen, at_us, append=append)
+        self._add(reader, fresh, since, seen, new, append=append)
         if self.graph.fluid[name] and grain is not WHOLE:
             # Partitions that read more than their own stretch of time see the new rows too.
             older = EMPTY
@@ -199,7 +210,7 @@ class Propagation:
                 if way.source != name and self.graph.flows[way.source]:
                     older |= way.map.affected(PartitionSet.of((way.map.cut(seen), way.map.cut(edge))))
             older = self.reached(reader, older) - fresh
-            self._add(reader, older, since, seen, at_us, late=True, append=False)
+            self._add(reader, older, since, seen, new, late=True, append=False)
         return True
 
     def _add(
@@ -208,11 +219,66 @@ class Propagation:
         partitions: PartitionSet,
         since: int,
         edge_us: int,
-        at_us: int,
+        dated: Dated,
         *,
         late: bool = False,
         append: bool,
     ) -> bool:
         if partitions:
-            reader.needs.add(partitions, Need(since, edge_us, at_us, late, append, self.number))
+            need = Need(since, edge_us, dated.at_us, late, append, self.number, dated.requests, parked=dated.parked)
+            self.admit(reader, partitions, need)
         return bool(partitions)
+
+    # Policies
+
+    def admit(self, table: TableState, partitions: PartitionSet, need: Need) -> None:
+        """A need of a table, which it takes up or holds, as its policy is."""
+        if need.parked or not self.follows(table, need):
+            self._hold(table, partitions, need)
+            return
+        running = table.running
+        if running is not None and table.table.overrun != "queue" and running.job.kind == "derive":
+            met = partitions & partitions_of(running.job.pieces)
+            if met and table.table.overrun == "skip":
+                self._hold(table, met, need)
+                partitions -= met
+            elif met and not table.stopped:
+                table.overrun = True
+        self.require(table, partitions, need)
+
+    def follows(self, table: TableState, need: Need) -> bool:
+        """Whether a table takes up a change of its sources. The first time it is made in any case."""
+        policy = table.table.propagate
+        if policy == ALL or not table.exists:
+            return True
+        if not need.late and NEW in policy:
+            return True
+        return any(self.requests[number].reason in policy for number in need.requests if number in self.requests)
+
+    def require(self, table: TableState, partitions: PartitionSet, need: Need) -> None:
+        """A need that is to be done, and with it what was held of the same partitions: the job will see that, too."""
+        if table.held:
+            for start, end, held in table.held.remove(partitions):
+                table.needs.add(PartitionSet(((start, end),)), held)
+                self._opened(table, held)
+        if partitions:
+            table.needs.add(partitions, need)
+            self._opened(table, need)
+
+    def _hold(self, table: TableState, partitions: PartitionSet, need: Need) -> None:
+        # What has a need already is going to be made, and then contains this, too.
+        pending = partitions & table.needs.domain()
+        if pending:
+            self.require(table, pending, need)
+        rest = partitions - pending
+        if rest:
+            table.held.add(rest, need)
+            for number in need.requests:
+                if number in self.requests:
+                    self.requests[number].held = True
+
+    def _opened(self, table: TableState, need: Need) -> None:
+        for number in need.requests:
+            request = self.requests.get(number)
+            if request is not None and request.finished_us is None:
+                request.open.add(table.table.name)

@@ -171,7 +171,7 @@ def complete_after(table: TableState, pieces: tuple[Piece, ...]) -> int | None:
     if table.seen_us is None:
         return None
     floor = table.edge_us if table.edge_us is not None else BEGIN_US
-    for start, end in table.needs.domain() - partitions_of(pieces):
+    for start, end in table.lacks - partitions_of(pieces):
         if end > floor and start < table.seen_us:
             return max(floor, start) if max(floor, start) > BEGIN_US else None
     return table.seen_us

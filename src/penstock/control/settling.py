@@ -80,7 +80,7 @@ class Settling:
             found = Moving()  # of a failed table nothing will come, so nobody waits for it
         else:
             found = self._inputs(table, lambda _: any_change)
-            for start, end, need in _work(table):
+            for start, end, need in _work(table, self._published_only):
                 if need.late or any_change:
                     found.since.add(PartitionSet(((start, end),)), need.at_us)
                     found.by.add(name)
@@ -92,8 +92,10 @@ class Settling:
         return found
 
 
-def _work(table: TableState) -> Iterable[tuple[int, int, Need]]:
+def _work(table: TableState, held: bool) -> Iterable[tuple[int, int, Need]]:
     yield from table.needs.pieces()
+    if held:  # nobody waits for what nobody is going to do
+        yield from table.held.pieces()
     if table.running is not None:
         for piece in table.running.job.pieces:
             yield piece.start_us, piece.end_us, piece.need

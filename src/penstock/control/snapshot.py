@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.control.events import FeedFile, Job
+from penstock.control.request import Request
 from penstock.control.state import QuarantinedFile, State
 from penstock.control.tablestate import Counts, Running, TableState
 from penstock.errors import PenstockError
@@ -22,7 +23,7 @@ from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 2
+FORMAT = 3
 
 _PLAIN = (
     "edge_us",
@@ -35,6 +36,8 @@ _PLAIN = (
     "arrived",
     "loading",
     "last_arrival_us",
+    "overrun",
+    "stopped",
     "redefined",
     "last_how",
     "last_finished_us",
@@ -61,6 +64,7 @@ def dump(state: State) -> dict[str, Any]:
         "tables": [_dump_table(table) for table in state.tables.values()],
         "quarantine": [asdict(entry) for entry in state.quarantine.values()],
         "rewritten": dict(state.rewritten),
+        "requests": [_dump_request(request) for request in state.requests.values()],
         "busy": [_dump_running(running) for running in state.busy.values()],
     }
 
@@ -84,6 +88,7 @@ def load(data: dict[str, Any]) -> State:
         for entry in data["quarantine"]
     }
     state.rewritten = dict(data["rewritten"])
+    state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
     state.touched = set(state.tables)
     return state
 
@@ -95,6 +100,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         **{name: getattr(table, name) for name in _PLAIN},
         "reflects": dict(table.reflects),
         "needs": [[start, end, _dump_need(need)] for start, end, need in table.needs.pieces()],
+        "held": [[start, end, _dump_need(need)] for start, end, need in table.held.pieces()],
         "files": [asdict(file) for file in table.files.values()],
         "order": dict(table.order),
         "promises": [list(promise) for promise in table.promises],
@@ -112,9 +118,11 @@ def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState
         Source(source["table"], None if source["window"] is None else (source["window"][0], source["window"][1]))
         for source in spec["sources"]
     )
-    table = TableState(Table(**{**spec, "sources": sources}), **{name: data[name] for name in _PLAIN})
+    spec = {**spec, "sources": sources, "propagate": tuple(spec["propagate"])}
+    table = TableState(Table(**spec), **{name: data[name] for name in _PLAIN})
     table.reflects = dict(data["reflects"])
     table.needs = _load_needs(data["needs"])
+    table.held = _load_needs(data["held"])
     table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
     table.order = dict(data["order"])
     table.promises = deque((number, upto) for number, upto in data["promises"])
@@ -128,13 +136,28 @@ def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState
 
 
 def _dump_need(need: Need) -> list[Any]:
-    return [need.since, need.edge_us, need.at_us, need.late, need.append, need.last]
+    return [
+        need.since,
+        need.edge_us,
+        need.at_us,
+        need.late,
+        need.append,
+        need.last,
+        list(need.requests),
+        need.changed,
+        need.parked,
+    ]
+
+
+def _load_need(data: list[Any]) -> Need:
+    since, edge_us, at_us, late, append, last, requests, changed, parked = data
+    return Need(since, edge_us, at_us, late, append, last, tuple(requests), changed, parked)
 
 
 def _load_needs(entries: list[list[Any]]) -> IntervalMap[Need]:
     needs = pending()
     for start, end, need in entries:
-        needs.add(PartitionSet(((start, end),)), Need(*need))
+        needs.add(PartitionSet(((start, end),)), _load_need(need))
     return needs
 
 
@@ -162,15 +185,31 @@ def _load_running(data: dict[str, Any]) -> Running:
     job = Job(
         **{name: entry[name] for name in _JOB},
         files=tuple(FeedFile(**file) for file in entry["files"]),
-        pieces=tuple(Piece(start, end, Need(*need)) for start, end, need in entry["pieces"]),
+        pieces=tuple(Piece(start, end, _load_need(need)) for start, end, need in entry["pieces"]),
         reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
     )
     return Running(job, data["track"], data["started_us"], data["why"])
+
+
+def _dump_request(request: Request) -> dict[str, Any]:
+    return {
+        **asdict(request),
+        "wanted": [list(interval) for interval in request.wanted],
+        "dropped": [list(interval) for interval in request.dropped],
+        "joined": list(request.joined),
+        "open": sorted(request.open),
+    }
+
+
+def _load_request(data: dict[str, Any]) -> Request:
+    sets = {name: PartitionSet(tuple((start, end) for start, end in data[name])) for name in ("wanted", "dropped")}
+    return Request(**{**data, **sets, "joined": tuple(data["joined"]), "open": set(data["open"])})
 
 
 def _lists(data: dict[str, Any]) -> dict[str, Any]:
     """Tuples as lists, as they come back from JSON."""
     return {
         **data,
+        "propagate": list(data["propagate"]),
         "sources": [{**source, "window": source["window"] and list(source["window"])} for source in data["sources"]],
     }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock.control.backfilling import Backfilling
 from penstock.control.events import (
+    BackfillRequested,
     Event,
     FeedFile,
     FileArrived,
@@ -14,22 +16,23 @@ from penstock.control.events import (
     Job,
     Publication,
     PunctuationArrived,
+    RequestCancelled,
     RunStarted,
     RunStopped,
     TableRetried,
     UpdateFailed,
     UpdateFinished,
     UpdateStarted,
+    UpdateStopped,
     WarehouseDeclared,
 )
-from penstock.control.propagation import Change, Propagation
+from penstock.control.propagation import Change, Dated
 from penstock.control.tablestate import Running, TableState
-from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
-from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
-from penstock.model.tables import Feed, Table
-from penstock.model.time import BEGIN_US, SECOND_US
-from penstock.requests.needs import pending, restated
+from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
+from penstock.model.tables import NEW, Feed, Table
+from penstock.model.time import BEGIN_US, END_US, SECOND_US
+from penstock.requests.needs import Need, pending, restated
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
@@ -43,7 +46,7 @@ class QuarantinedFile:
     at_us: int
 
 
-class State(Propagation):
+class State(Backfilling):
     """Mutable, but only `apply` changes it. `touched` names the tables whose readiness an event may have changed."""
 
     def __init__(self) -> None:
@@ -74,6 +77,9 @@ class State(Propagation):
             UpdateFinished: self._finished,
             UpdateFailed: self._failed,
             TableRetried: self._retried,
+            BackfillRequested: self._backfill_requested,
+            RequestCancelled: self._request_cancelled,
+            UpdateStopped: self._stopped,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
@@ -111,7 +117,21 @@ class State(Propagation):
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
             if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))
+            self._admit_again(state)
+        self._settle_requests(event.at_us)
         self.touched.update(self.tables)
+
+    def _admit_again(self, state: TableState) -> None:
+        """What was held may be let through by the policy of now."""
+        for start, end, need in state.held.remove(EVERYTHING) if state.held else ():
+            edge = state.edge_us if state.edge_us is not None else BEGIN_US
+            here = PartitionSet(((start, end),))
+            # Beyond the edge it is, among other things, about new rows.
+            new = here.within(state.table.grain.floor(edge), END_US) if NEW in state.table.propagate else EMPTY
+            if not need.parked:
+                self.require(state, new, need)
+                here -= new
+            self.admit(state, here, need)
 
     def _redefined(self, state: TableState, table: Table) -> bool:
         """Whether what makes a table is another than before."""
@@ -120,6 +140,9 @@ class State(Propagation):
             pieces, state.needs = list(state.needs.pieces()), pending()
             for start, end, need in pieces:
                 state.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
+            pieces, state.held = list(state.held.pieces()), pending()
+            for start, end, need in pieces:
+                self._hold(state, PartitionSet.of(table.grain.hull(start, end)), need)
         elif before.logic == table.logic and before.sources == table.sources:
             return False
         state.failed, state.attempt, state.error, state.retry_at_us = False, 0, None, None
@@ -129,21 +152,8 @@ class State(Propagation):
         """Everything that the table has must be made again."""
         state.redefined = state.running is not None
         if state.exists:
-            state.needs.add(self._extent(state), restated(at_us, self.number))
+            self.require(state, self.extent(state), restated(at_us, self.number))
             state.counts.requests += 1
-
-    def _extent(self, state: TableState) -> PartitionSet:
-        """All partitions that the table has."""
-        grain = state.table.grain
-        if grain is WHOLE or not self.graph.flows[state.table.name]:
-            return EVERYTHING
-        begins = [state.begin_us] if state.begin_us is not None else []
-        ends = [state.leading_us + 1] if state.leading_us is not None else []
-        if state.seen_us is not None:
-            begin = self.begin(state.table.name)
-            begins += [begin] if begin is not None else []
-            ends.append(state.seen_us)
-        return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else PartitionSet()
 
     # Processes
 
@@ -168,10 +178,12 @@ class State(Propagation):
         if files and state.loading is not None:
             state.order |= dict.fromkeys(files, state.loading)
         state.files = files | state.files
-        state.loading, state.redefined = None, False
+        state.loading, state.redefined, state.overrun = None, False, False
         grain = state.table.grain
         for piece in job.pieces:
-            state.needs.add(PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), piece.need)
+            need = self.still_wanted(piece.need)
+            if need is not None:
+                self.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
         state.amount += job.amount
         self.touched.add(state.table.name)
 
@@ -274,6 +286,7 @@ class State(Propagation):
         if state is None:
             return
         running, state.running, state.loading = state.running, None, None
+        state.overrun = state.stopped = False
         assert running is not None
         job = running.job
         state.last, state.last_finished_us, state.last_how = running, event.at_us, event.how
@@ -296,6 +309,8 @@ class State(Propagation):
         self._keep_promises(state, event.at_us)
         if state.redefined:
             self._restate(state, event.at_us)
+        if self.requests:
+            self._made_for_requests(state, job, event.at_us)
 
     def _reload(self, state: TableState, event: UpdateFinished) -> None:
         """Files that got other content while they were loaded: their old rows are in the table now and must go."""
@@ -344,27 +359,33 @@ class State(Propagation):
     def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
         edge_at = at_us
-        by_time: dict[int, list[Interval]] = {}
+        found: dict[tuple[int, tuple[int, ...], bool], list[Interval]] = {}
         for piece in job.pieces:
-            when = piece.need.at_us
-            by_time.setdefault(when, []).append((piece.start_us, piece.end_us))
-            if not piece.need.late:
-                edge_at = min(edge_at, when)
-        dated: list[tuple[PartitionSet, int]]
+            need = piece.need
+            found.setdefault((need.at_us, need.requests, self._stays(need)), []).append((piece.start_us, piece.end_us))
+            if not need.late:
+                edge_at = min(edge_at, need.at_us)
         if not self.graph.flows[name]:
-            dated = [(EVERYTHING, min(by_time, default=at_us))]
-        elif len(by_time) == 1 and job.kind == "derive":
-            dated = [(PartitionSet.of(*publication.changed), next(iter(by_time)))]
+            keys = list(found) if not job.files else [*found, (at_us, (), False)]
+            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False)])
+        elif len(found) == 1 and job.kind == "derive":
+            ranges = (Dated(PartitionSet.of(*publication.changed), *next(iter(found))),)
         else:
             rest = PartitionSet.of(*publication.changed)
             dated = []
-            for when, where in by_time.items():
+            for key, where in found.items():
                 part = rest & PartitionSet.of(*where)
-                dated.append((part, when))
+                dated.append(Dated(part, *key))
                 rest -= part
-            dated.append((rest, at_us))
-        ranges = tuple(pair for pair in dated if pair[0])
+            ranges = tuple(each for each in (*dated, Dated(rest, at_us)) if each.where)
         return Change(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
+
+    def _stays(self, need: Need) -> bool:
+        """Whether a change was to be made in this table and no other."""
+        if need.changed or not need.requests:
+            return False
+        known = [self.requests[number] for number in need.requests if number in self.requests]
+        return all(not request.downstream for request in known)
 
     def _complete(self, state: TableState, edge_us: int, at_us: int) -> None:
         if state.edge_us is None or edge_us > state.edge_us:
@@ -389,6 +410,13 @@ class State(Propagation):
             state.failed, state.retry_at_us = True, None
         else:
             state.retry_at_us = event.at_us + min(LONGEST_BACK_OFF_US, BACK_OFF_US << min(state.attempt - 1, 20))
+
+    def _stopped(self, event: UpdateStopped) -> None:
+        """Given up in favour of what came meanwhile: with that its work is pending again."""
+        state = self._ended(event.job, event.table)
+        if state is not None:
+            self._give_back(state)
+            state.stopped = True
 
     def _retried(self, event: TableRetried) -> None:
         state = self.tables.get(event.table)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.control.events import FeedFile, Job
 from penstock.model.freshness import Staleness
-from penstock.model.partitions import IntervalMap
+from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Table
 from penstock.requests.needs import Need, pending
 from penstock.scheduling.cost import CostModel
@@ -53,6 +53,9 @@ class TableState:
     consistent: bool = False
     reflects: dict[str, int] = field(default_factory=dict)
     needs: IntervalMap[Need] = field(default_factory=pending)
+    # Changes that it does not take up by themselves, because its policy is not to follow them. No partition is in both:
+    # with the next need of a partition, what waited for it is taken up too.
+    held: IntervalMap[Need] = field(default_factory=pending)
     amount: float = 0.0
     # Base tables: files to load in order of arrival, how many came, and which of these each pending one was; promises
     # (the last arrival before, up to when) that become true once every earlier file is loaded.
@@ -63,6 +66,10 @@ class TableState:
     promises: deque[tuple[int, int]] = field(default_factory=deque)
     last_arrival_us: int | None = None
     running: Running | None = None
+    # A change came that the running job does not see, and the table's policy is to stop it then; and whether the last
+    # one was stopped, so that this one is not.
+    overrun: bool = False
+    stopped: bool = False
     # What computes it changed while a job ran, so that what the job publishes is out of date at once.
     redefined: bool = False
     last: Running | None = None
@@ -78,6 +85,12 @@ class TableState:
     cost: CostModel = field(default_factory=CostModel)
     staleness: Staleness = field(default_factory=Staleness)
     counts: Counts = field(default_factory=Counts)
+
+    @property
+    def lacks(self) -> PartitionSet:
+        """The partitions that do not reflect everything, other than those that a job is making."""
+        found = self.needs.domain()
+        return found | self.held.domain() if self.held else found
 
     @property
     def exists(self) -> bool:

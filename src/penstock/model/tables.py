@@ -12,6 +12,10 @@ from penstock.model.time import DAY_US, MINUTE_US
 
 Mode = Literal["append", "snapshot"]
 When = Literal["continuous", "closed"]
+Overrun = Literal["queue", "preempt", "skip"]
+# Which changes of its sources a table takes up: all, or those with one of these reasons; new rows have the reason `new`.
+ALL = ("all",)
+NEW = "new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class Table:
     logic: str = ""
     # How often a failing update is tried before the table is marked failed.
     attempts: int = 4
+    propagate: tuple[str, ...] = ALL
+    # What becomes of a running update when a change of the partitions that it makes comes.
+    overrun: Overrun = "queue"
 
     @property
     def grain(self) -> Grain:

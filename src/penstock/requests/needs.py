@@ -9,6 +9,9 @@ a need therefore reflects everything published so far, so a need only has to say
     late     something older than the edge changed: a correction, late data, new logic
     append   only rows were added: the partition can be folded instead of recomputed
     last     the last event of the log that added to it: a job that was decided before that event leaves a rest
+    requests the requests of users that are behind it, by number
+    changed  something changed; if not, it was only asked for, and nothing is lost when nobody asks any more
+    parked   it comes from a request that was to change one table only: it waits for another reason
 
 `|` merges two needs of one partition. It is associative, commutative and idempotent, so neither the order of changes nor
 a change that is reported twice matters.
@@ -30,6 +33,9 @@ class Need:
     late: bool = False
     append: bool = True
     last: int = 0
+    requests: tuple[int, ...] = ()
+    changed: bool = True
+    parked: bool = False
 
     def __or__(self, other: Need) -> Need:
         if self == other:
@@ -41,6 +47,9 @@ class Need:
             self.late or other.late,
             self.append and other.append,
             max(self.last, other.last),
+            _united(self.requests, other.requests),
+            self.changed or other.changed,
+            self.parked and other.parked,
         )
 
     def __le__(self, other: Need) -> bool:
@@ -49,7 +58,14 @@ class Need:
 
     def rest(self, pin: int, edge_us: int | None, at_us: int) -> Need:
         """What is left of a need that grew after a job was decided: the job brings the snapshot `pin` up to `edge_us`."""
-        return Need(pin + 1, BEGIN_US if edge_us is None else edge_us, at_us, self.late, self.append, self.last)
+        edge = BEGIN_US if edge_us is None else edge_us
+        return Need(pin + 1, edge, at_us, self.late, self.append, self.last, self.requests, self.changed, self.parked)
+
+
+def _united(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    if left == right or not right:
+        return left
+    return tuple(sorted({*left, *right})) if left else right
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +78,13 @@ class Piece:
 
 
 def restated(at_us: int, last: int = 0) -> Need:
-    """The need of a partition that must be made again from nothing: new logic, a rewritten file, a manual request."""
+    """The need of a partition that must be made again from nothing: new logic, a rewritten file."""
     return Need(0, BEGIN_US, at_us, late=True, append=False, last=last)
+
+
+def asked(at_us: int, request: int) -> Need:
+    """The need of a partition that a user wants to be made again, though nothing changed."""
+    return Need(0, BEGIN_US, at_us, late=True, append=False, last=request, requests=(request,), changed=False)
 
 
 def pending() -> IntervalMap[Need]:

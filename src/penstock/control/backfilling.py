@@ -1,0 +1,194 @@
+"""Requests of users: partitions to be made again, merged with whatever else wants them, and followed to their end.
+
+A request adds needs, nothing more; so it merges with every other reason to make the same partitions:
+
+* with queued work, because needs of one partition are one need;
+* with a running job that makes the partition anew anyway, which then is for this request, too;
+* with a request that is queued further down and that it is going to reach: it takes that one's date, so that the other
+  waits for it (a table waits for what was asked for no later than its own work, see `settling`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.control.events import BackfillRequested, Job, RequestCancelled
+from penstock.control.propagation import Propagation
+from penstock.control.request import REMEMBERED, Request
+from penstock.control.tablestate import TableState
+from penstock.model.grain import WHOLE
+from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.requests.needs import Need, Piece, asked
+
+
+class Backfilling(Propagation):
+    # What is asked for
+
+    def extent(self, state: TableState) -> PartitionSet:
+        """All partitions that a table has."""
+        grain = state.table.grain
+        if grain is WHOLE or not self.graph.flows[state.table.name]:
+            return EVERYTHING
+        begins = [state.begin_us] if state.begin_us is not None else []
+        ends = [state.leading_us + 1] if state.leading_us is not None else []
+        if state.seen_us is not None:
+            begin = self.begin(state.table.name)
+            begins += [begin] if begin is not None else []
+            ends.append(state.seen_us)
+        return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else EMPTY
+
+    def wanted(self, state: TableState, ranges: PartitionSet) -> PartitionSet:
+        """The partitions that a request for some stretch of time is about."""
+        if not state.exists:
+            return EMPTY
+        if state.table.grain is WHOLE or not self.graph.flows[state.table.name]:
+            return EVERYTHING
+        return ranges.hull(state.table.grain) & self.extent(state)
+
+    def _backfill_requested(self, event: BackfillRequested) -> None:
+        state = self.tables.get(event.table)
+        wanted = self.wanted(state, PartitionSet.of(*event.ranges)) if state is not None else EMPTY
+        request = Request(
+            self.number,
+            event.at_us,
+            event.table,
+            wanted,
+            reason=event.reason,
+            downstream=event.downstream,
+            deadline_us=event.deadline_us,
+        )
+        self.requests[self.number] = request
+        if state is None or not wanted:
+            self._finish(request, event.at_us)
+            return
+        joined, at_us = self._queued_below(event.table, wanted, event.at_us)
+        request.joined = tuple(sorted(joined | self._queued(state, wanted)))
+        state.counts.requests += 1
+        rest = wanted - self._join_running(state, wanted, self.number)
+        if rest:
+            self.require(state, rest, asked(at_us, self.number))
+        request.open.add(event.table)
+        if state.failed or state.retry_at_us is not None:
+            # A newer request takes the place of the one that failed.
+            state.failed, state.attempt, state.retry_at_us = False, 0, None
+        self.touched.add(event.table)
+
+    def _queued(self, state: TableState, wanted: PartitionSet) -> set[int]:
+        return {number for _, _, need in state.needs.within(wanted) for number in need.requests}
+
+    def _queued_below(self, name: str, wanted: PartitionSet, at_us: int) -> tuple[set[int], int]:
+        """Queued requests that this one is going to reach on its way down, and the oldest of their dates."""
+        found: set[int] = set()
+        if not any(request.finished_us is None for request in self.requests.values() if request.number != self.number):
+            return found, at_us
+        reach = {name: wanted}
+        for table in self.graph.order:
+            if table not in reach:
+                continue
+            for edge in self.graph.out[table]:
+                if edge.table != table:
+                    affected = edge.map.affected(reach[table])
+                    reach[edge.table] = reach.get(edge.table, EMPTY) | affected
+            if table != name:
+                for _, _, need in self.tables[table].needs.within(reach[table]):
+                    if not need.changed:
+                        found.update(need.requests)
+                        at_us = min(at_us, need.at_us)
+        return found, at_us
+
+    def _join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
+        """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now."""
+        running = state.running
+        if running is None or state.redefined or running.job.kind == "upkeep":
+            return EMPTY
+        joined = EMPTY
+        pieces: list[Piece] = []
+        for piece in running.job.pieces:
+            here = PartitionSet(((piece.start_us, piece.end_us),))
+            met = EMPTY if piece.need.append else here & wanted
+            joined |= met
+            pieces += [Piece(start, end, piece.need) for start, end in here - met]
+            for start, end in met:
+                also = replace(piece.need, requests=(*piece.need.requests, number))
+                pieces.append(Piece(start, end, also))
+        if joined:
+            shared = {other for piece in pieces for other in piece.need.requests if number in piece.need.requests}
+            request = self.requests[number]
+            request.joined = tuple(sorted({*request.joined, *shared} - {number}))
+            pieces.sort(key=lambda piece: piece.start_us)
+            running.job = replace(running.job, pieces=tuple(pieces))
+        return joined
+
+    # What is taken back
+
+    def _request_cancelled(self, event: RequestCancelled) -> None:
+        request = self.requests.get(event.request)
+        if request is None or request.finished_us is not None:
+            return
+        request.cancelled_us = event.at_us
+        for name in sorted(request.open):
+            state = self.tables.get(name)
+            if state is not None:
+                self._drop(state, request)
+                self.touched.add(name)
+        self._settle_requests(event.at_us)
+
+    def _drop(self, state: TableState, request: Request) -> None:
+        """What was only asked for need not be done. What has changed must be, but no longer for this request."""
+        for start, end, need in list(state.needs.pieces()):
+            if request.number not in need.requests:
+                continue
+            where = PartitionSet(((start, end),))
+            state.needs.remove(where)
+            others = tuple(number for number in need.requests if number != request.number)
+            if need.changed or others:
+                state.needs.add(where, replace(need, requests=others))
+            if state.table.name == request.table:
+                request.dropped |= where
+
+    def still_wanted(self, need: Need) -> Need | None:
+        """What is left of a need whose job did not finish, if requests behind it were cancelled meanwhile."""
+        known = self.requests
+        kept = tuple(n for n in need.requests if n not in known or known[n].cancelled_us is None)
+        if kept == need.requests:
+            return need
+        return replace(need, requests=kept) if need.changed or kept else None
+
+    # How far they are
+
+    def _made_for_requests(self, state: TableState, job: Job, at_us: int) -> None:
+        """Account for a finished job."""
+        grain = state.table.grain
+        served: set[int] = set()
+        for piece in job.pieces:
+            for number in piece.need.requests:
+                request = self.requests.get(number)
+                if request is not None:
+                    served.add(number)
+                    made = request.made.get(state.table.name, 0)
+                    request.made[state.table.name] = made + grain.count(piece.start_us, piece.end_us)
+        for number in served:
+            self.requests[number].updates += 1
+        self._settle_requests(at_us)
+
+    def _settle_requests(self, at_us: int) -> None:
+        """Which requests have come to their end."""
+        for request in [request for request in self.requests.values() if request.finished_us is None]:
+            request.open = {name for name in request.open if self._works_for(name, request.number)}
+            if not request.open:
+                self._finish(request, at_us)
+
+    def _works_for(self, name: str, number: int) -> bool:
+        state = self.tables.get(name)
+        if state is None:
+            return False
+        if state.running is not None and any(number in piece.need.requests for piece in state.running.job.pieces):
+            return True
+        return any(number in need.requests for _, _, need in state.needs.pieces())
+
+    def _finish(self, request: Request, at_us: int) -> None:
+        request.finished_us = at_us
+        request.open = set()
+        done = [other.number for other in self.requests.values() if other.finished_us is not None and not other.held]
+        for number in sorted(done)[:-REMEMBERED]:
+            del self.requests[number]
