@@ -10,7 +10,16 @@ from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_job, ready_work
 from penstock.control.state import State
 from penstock.errors import PenstockError
-from penstock.scheduling.jobs import Decision, FinishedJob, Outlook, ReadyJobs, RunningJob, Situation, UpdatePolicy
+from penstock.scheduling.jobs import (
+    Decision,
+    FinishedJob,
+    Outlook,
+    ReadyJobs,
+    RunningJob,
+    Situation,
+    Start,
+    UpdatePolicy,
+)
 from penstock.scheduling.policies import bound, find_policy
 
 _NOBODY: frozenset[str] = frozenset()
@@ -99,11 +108,15 @@ class Controller:
             StartUpdate(
                 build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number),
                 start.track,
-                start.why,
+                self._because(start),
                 state.now_us,
             )
             for number, start in enumerate(decision.starts, 1)
         ]
+
+    def _because(self, start: Start) -> str:
+        hurry = self.ready[start.table].awaited_us is not None
+        return f"is what a query waits for; it {start.why}" if hurry else start.why
 
     def _refresh(self) -> None:
         """Ask again about the tables that an event touched, those with late work below them, and those whose pause is

@@ -203,6 +203,17 @@ class UpdateStopped:
     kind: Literal["update-stopped"] = "update-stopped"
 
 
+@dataclass(frozen=True, slots=True)
+class RefreshRequested:
+    """A query needs these partitions up to date before its deadline; `wanted` has the tables on the way, sources first."""
+
+    at_us: int
+    query: str
+    wanted: tuple[tuple[str, tuple[Interval, ...]], ...]
+    deadline_us: int
+    kind: Literal["refresh-requested"] = "refresh-requested"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -218,6 +229,7 @@ Event = (
     | BackfillRequested
     | RequestCancelled
     | UpdateStopped
+    | RefreshRequested
 )
 
 

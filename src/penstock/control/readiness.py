@@ -72,7 +72,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None) -> Read
         if not pieces:
             return _upkeep(table)
         gain = _gain(table, pieces)
-        if spec.chop is not None:
+        if spec.chop is not None or name in state.awaited:
             pending = table.needs.domain().count(spec.grain)
             amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
     late = 0
@@ -96,7 +96,21 @@ def ready_job(state: State, table: TableState, work: Work | None = None) -> Read
         history_weight=spec.history_weight if state.graph.flows[name] else 1.0,
         amount=amount,
         expected_s=table.cost.expected_s(amount),
+        awaited_us=_awaited_until(state, table, pieces),
     )
+
+
+def _awaited_first(state: State, table: TableState, pieces: list[Piece]) -> list[Piece]:
+    """Of the work that could be done now, that for which queries wait; nothing if they wait for none of it."""
+    awaited = state.awaited.partitions(table.table.name)
+    return [Piece(*piece) for piece in table.needs.within(awaited & partitions_of(pieces))] if awaited else []
+
+
+def _awaited_until(state: State, table: TableState, pieces: tuple[Piece, ...]) -> int | None:
+    name = table.table.name
+    if name not in state.awaited:
+        return None
+    return state.awaited.until(name, EVERYTHING if table.table.is_base else partitions_of(pieces))
 
 
 def _upkeep(table: TableState) -> ReadyJob | None:
@@ -155,10 +169,13 @@ def ready_work(state: State, table: TableState) -> Work:
     unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
+    hurried = _awaited_first(state, table, pieces)
     if spec.name in state.graph.chained:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
         oldest = table.needs.domain().first(spec.grain, 1)
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
+    elif hurried:
+        pieces = hurried
     elif spec.chop is not None and state.graph.flows[spec.name]:
         taken = partitions_of(pieces).first(spec.grain, spec.chop)
         pieces = [Piece(*piece) for piece in table.needs.within(taken)]

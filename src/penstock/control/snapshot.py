@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import asdict
 from typing import Any
 
+from penstock.control.awaiting import Awaited
 from penstock.control.events import FeedFile, Job
 from penstock.control.request import Request
 from penstock.control.state import QuarantinedFile, State
@@ -66,6 +67,7 @@ def dump(state: State) -> dict[str, Any]:
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
         "busy": [_dump_running(running) for running in state.busy.values()],
+        "awaited": state.awaited.dump(),
     }
 
 
@@ -89,6 +91,7 @@ def load(data: dict[str, Any]) -> State:
     }
     state.rewritten = dict(data["rewritten"])
     state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
+    state.awaited = Awaited.load(data["awaited"])
     state.touched = set(state.tables)
     return state
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock.control.awaiting import Awaited
 from penstock.control.backfilling import Backfilling
 from penstock.control.events import (
     BackfillRequested,
@@ -16,6 +17,7 @@ from penstock.control.events import (
     Job,
     Publication,
     PunctuationArrived,
+    RefreshRequested,
     RequestCancelled,
     RunStarted,
     RunStopped,
@@ -32,7 +34,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
 from penstock.model.tables import NEW, Feed, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
-from penstock.requests.needs import Need, pending, restated
+from penstock.requests.needs import Need, partitions_of, pending, restated
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
@@ -65,6 +67,7 @@ class State(Backfilling):
         self.rewritten: dict[str, int] = {}
         # What runs, by track; also jobs of tables that are no longer declared, until they end.
         self.busy: dict[int, Running] = {}
+        self.awaited = Awaited()
         self._handlers: dict[type, Callable[..., None]] = {
             WarehouseDeclared: self._declared,
             RunStarted: self._run_started,
@@ -80,6 +83,7 @@ class State(Backfilling):
             BackfillRequested: self._backfill_requested,
             RequestCancelled: self._request_cancelled,
             UpdateStopped: self._stopped,
+            RefreshRequested: self._refresh_requested,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
@@ -88,6 +92,8 @@ class State(Backfilling):
         self.applied = self.number
         if event.at_us > self.now_us:
             self.now_us = event.at_us
+            if event.at_us > self.awaited.next_us:
+                self.touched.update(self.awaited.expire(event.at_us))
 
     def fold(self, events: Iterable[tuple[int, Event]]) -> State:
         for number, event in events:
@@ -120,6 +126,7 @@ class State(Backfilling):
             self._admit_again(state)
         self._settle_requests(event.at_us)
         self.touched.update(self.tables)
+        self.awaited.keep(self.tables)
 
     def _admit_again(self, state: TableState) -> None:
         """What was held may be let through by the policy of now."""
@@ -271,6 +278,9 @@ class State(Backfilling):
         for file in job.files:
             if state.files.get(file.uri) == file:  # else other content came after the decision
                 del state.files[file.uri], state.order[file.uri]
+        if job.table in self.awaited:
+            everything = EVERYTHING if state.table.is_base else PartitionSet()
+            self.awaited.started(job.table, everything | partitions_of(job.pieces))
         decided_at = event.decided_at or self.applied
         for piece in job.pieces:
             for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
@@ -423,6 +433,14 @@ class State(Backfilling):
         if state is not None:
             state.failed, state.attempt, state.retry_at_us = False, 0, None
             self.touched.add(event.table)
+
+    # Queries
+
+    def _refresh_requested(self, event: RefreshRequested) -> None:
+        for name, intervals in event.wanted:
+            if name in self.tables:
+                self.awaited.add(name, PartitionSet.of(*intervals), event.deadline_us)
+                self.touched.add(name)
 
 
 def feed_of(state: State, table: Table) -> Feed:

@@ -34,6 +34,8 @@ class ReadyJob(NamedTuple):
     expected_s: float
     # Upkeep of files: only when nothing else wants a track.
     upkeep: bool = False
+    # Until then queries wait for it: whatever the order of the others, it comes before them.
+    awaited_us: int | None = None
 
 
 class RunningJob(NamedTuple):
@@ -83,6 +85,8 @@ Index = Callable[[ReadyJob], tuple[float, float]]
 Tie = Callable[[ReadyJob], Any]
 # The index of upkeep: below any other.
 LAST = -1e300
+# That of a job for which a query waits: above any other; among themselves the earliest deadline first.
+FIRST = 1e300
 
 
 class ReadyJobs(dict[str, ReadyJob]):
@@ -122,6 +126,9 @@ class ReadyJobs(dict[str, ReadyJob]):
             return iter(((a + b * now_s, job),))
         if self._unranked:
             for table, job in self._unranked.items():
+                if job.awaited_us is not None:
+                    self._ranking.put(table, FIRST, 0.0, (job.awaited_us, job.release_us), job)
+                    continue
                 a, b = (LAST, 0.0) if job.upkeep else index(job)
                 # Not who came first into this structure, which a replay of the log could not know.
                 tie = job.release_us if self._tie is None else (self._tie(job), job.release_us)
