@@ -32,6 +32,8 @@ from penstock.engine.clock import Clock
 from penstock.engine.feeds import inferred_schemas
 from penstock.engine.query import QueryResult, QueryRunner
 from penstock.engine.reading import restored_state
+from penstock.engine.replica_query import query_replica
+from penstock.engine.replication import ReplicaStatus, replicators
 from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
@@ -39,6 +41,7 @@ from penstock.engine.spark import start_spark
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue
+from penstock.tables.replica import Replica
 
 
 def check(folder: str | Path) -> list[Problem]:
@@ -140,6 +143,26 @@ class Warehouse:
         """A consistent read of tables of the project."""
         runner = QueryRunner(self.declared, self.store, self.catalogue, self.spark)
         return runner.run(sql, limit, self.clock.now_us())
+
+    def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
+        """A consistent read at a replica, from what is there."""
+        return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit)
+
+    def replicas(self, *, sync: bool = False) -> list[ReplicaStatus]:
+        """What each replica has of each table; with `sync`, after everything is copied that it lacks."""
+        rows: list[ReplicaStatus] = []
+        for one in replicators(self.declared, self.store, self.catalogue, self.clock.now_us):
+            if sync:
+                one.sync()
+            rows += one.status()
+        return rows
+
+    def _replica_path(self, name: str) -> str:
+        declarations = self.declared.declarations
+        if name not in declarations.config.replicas:
+            known = ", ".join(declarations.config.replicas) or "none; see [replicas.NAME] in penstock.toml"
+            raise PenstockError(f"there is no replica `{name}` in this project; it has {known}")
+        return declarations.replica_path(name)
 
     def table(self, name: str) -> DataFrame:
         """The newest version of a table as a DataFrame."""

@@ -101,6 +101,7 @@ def query(
     sql: Annotated[str, typer.Argument(help="One SELECT over tables of the project.")],
     project: ProjectOption = Path(),
     limit: Annotated[int, typer.Option(help="Show at most so many rows.", min=1)] = 100,
+    replica: Annotated[str | None, typer.Option(help="Read at this replica, from what is there.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Read consistently: all tables at versions that reflect the same state of their sources."""
@@ -108,7 +109,10 @@ def query(
         with working("Starting Spark"):
             _ = warehouse.spark
         with working("Running"):
-            result = warehouse.query(sql, limit=limit)
+            if replica is None:
+                result = warehouse.query(sql, limit=limit)
+            else:
+                result = warehouse.query_replica(replica, sql, limit=limit)
         if json:
             print_json(asdict(result))
             return

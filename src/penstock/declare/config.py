@@ -168,6 +168,16 @@ class StorageConfig(Strict):
     keep_days: Positive | None = 7
 
 
+class ReplicaConfig(Strict):
+    """Another place where tables can be read."""
+
+    path: Annotated[str, Field(min_length=1)]
+    # All, if none is named.
+    tables: tuple[str, ...] = ()
+    # The newest so many versions of each table.
+    keep_versions: Count = 10
+
+
 class StoreConfig(Strict):
     url: Annotated[str, BeforeValidator(_store)] | None = None
 
@@ -186,6 +196,7 @@ class ProjectConfig(Strict):
     run: RunConfig = RunConfig()
     spark: dict[str, Option] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)
+    replicas: dict[Name, ReplicaConfig] = Field(default_factory=dict)
 
 
 # Checking
@@ -309,6 +320,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+# Tables of settings whose keys are names of the user's own.
+_NAMED: dict[str, type[BaseModel]] = {"feeds": FeedConfig, "replicas": ReplicaConfig}
+
+
 def _fields(model: type[BaseModel], keys: Keys) -> list[str]:
     current: Any = model
     for key in keys:
@@ -316,8 +331,8 @@ def _fields(model: type[BaseModel], keys: Keys) -> list[str]:
         annotation = field.annotation if field is not None else None
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             current = annotation
-        elif keys[0] == "feeds":
-            current = FeedConfig
+        elif keys[0] in _NAMED:
+            current = _NAMED[keys[0]]
     return list(getattr(current, "model_fields", {}))
 
 

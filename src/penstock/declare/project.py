@@ -53,6 +53,10 @@ class Declarations:
             return f"sqlite:///{(self.folder / url.removeprefix('sqlite:///')).resolve()}"
         return url
 
+    def replica_path(self, name: str) -> str:
+        path = os.path.expandvars(self.config.replicas[name].path)
+        return path if "://" in path else str((self.folder / path).resolve())
+
     @property
     def tracks(self) -> int:
         return self.config.run.tracks or max(2, os.cpu_count() or 2)

@@ -22,6 +22,7 @@ from penstock.declare.check_feeds import (
     time_problems,
 )
 from penstock.declare.check_names import CONTEXT, feed_names, table_names
+from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems
 from penstock.declare.config import TableConfig
 from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of
@@ -82,6 +83,7 @@ class _Checker:
     def run(self) -> Warehouse | None:
         self.problems.extend(feed_names(self.declarations.feeds))
         self.problems.extend(table_names(self.declarations.tables))
+        self.problems.extend(replica_problems(self.declarations, self.tables))
         self._check_feeds()
         read = {name: self._sources(table) for name, table in self.tables.items()}
         graph = self._graph({name: self._table(table, read[name]) for name, table in self.tables.items()})

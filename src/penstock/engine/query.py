@@ -55,7 +55,7 @@ class QueryResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
     snapshot: int
     complete_us: int | None
     at_us: int
@@ -69,7 +69,7 @@ def consistent_versions(
     candidates = {}
     for table in tables:
         found = [
-            _Candidate(row.snapshot, row.complete_us, row.at_us, json.loads(row.reflects))
+            Candidate(row.snapshot, row.complete_us, row.at_us, json.loads(row.reflects))
             for row in store.versions(conn, table, limit=1000)
         ]
         if not found:
@@ -79,7 +79,7 @@ def consistent_versions(
         candidates[table] = found
     head = catalogue.snapshot(conn)
 
-    def version(table: str, one: _Candidate, consistent: bool) -> Version:
+    def version(table: str, one: Candidate, consistent: bool) -> Version:
         following = store.next_version(conn, table, one.snapshot)
         read_at = head if following is None else following - 1
         return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent)
@@ -100,7 +100,7 @@ def _kept(catalogue: Catalogue, conn: Connection, version: Version) -> bool:
     return True
 
 
-def agree(candidates: Mapping[str, Sequence[_Candidate]]) -> dict[str, _Candidate] | None:
+def agree(candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate] | None:
     """Of each table the newest candidate (they come newest first) such that all agree; None if there is none."""
     at = dict.fromkeys(candidates, 0)
     while True:

@@ -28,6 +28,7 @@ from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
 from penstock.engine.leftovers import delete_files, tidy
 from penstock.engine.reading import restored_state
+from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
 from penstock.engine.sparkwork import SparkWork
 from penstock.store.lock import RunLock
@@ -73,6 +74,7 @@ class Runtime:
         self._expired_at = monotonic()
         # Called with each event as it is folded, for those who show what happens.
         self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
+        self.replication = Replication(warehouse, store, catalogue, self.clock.now_us)
         self.schemas = FeedSchemas(warehouse, store)
         self.arrivals = Arrivals(
             store, warehouse.declarations.folder, list(warehouse.feeds.values()), self.schemas.known, self.clock.now_us
@@ -145,6 +147,13 @@ class Runtime:
     # The loop
 
     def run(self, until_idle: bool = False, on_round: Callable[[], None] = lambda: None) -> None:
+        self.replication.start()
+        try:
+            self._loop(until_idle, on_round)
+        finally:
+            self.replication.stop(finish=until_idle and not self._broken)
+
+    def _loop(self, until_idle: bool, on_round: Callable[[], None]) -> None:
         next_scan = 0.0
         while True:
             found = 0

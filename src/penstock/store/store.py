@@ -262,6 +262,12 @@ class Store:
             query = query.where(tables.version.c.snapshot <= upto)
         return list(conn.execute(query.order_by(tables.version.c.snapshot.desc()).limit(limit)))
 
+    @staticmethod
+    def reflects_of(row: Any) -> dict[str, int]:
+        """Which publication of each base table a recorded version contains."""
+        found: dict[str, int] = json.loads(row.reflects)
+        return found
+
     def next_version(self, conn: Connection, table: str, snapshot: int) -> int | None:
         """The snapshot at which another version took the place of this one."""
         later = select(func.min(tables.version.c.snapshot)).where(
