@@ -48,10 +48,34 @@ def least_peak_order(tasks: Sequence[Task], effort: int = SEARCH_EFFORT) -> Orde
 
 def strata_order(tasks: Sequence[Task]) -> tuple[str, ...]:
     """The paper's: every task one stratum after the last that it reads, strata in turn."""
+    level = _levels(tasks)
+    return tuple(sorted(level, key=level.__getitem__))
+
+
+def _levels(tasks: Sequence[Task]) -> dict[str, int]:
     level: dict[str, int] = {}
     for task in tasks:  # given providers first
         level[task.name] = 1 + max((level[need] for need in task.needs), default=-1)
-    return tuple(sorted(level, key=level.__getitem__))
+    return level
+
+
+def strata_peak(tasks: Sequence[Task]) -> float:
+    """What is held at the most when all tasks of a stratum run at once, and are let go together at its end."""
+    level = _levels(tasks)
+    until = dict(level)
+    for task in tasks:
+        for need in task.needs:
+            until[need] = max(until[need], level[task.name])
+    held = [0.0] * (1 + max(level.values(), default=0))
+    for task in tasks:
+        for stratum in range(level[task.name], until[task.name] + 1):
+            held[stratum] += task.bytes_
+    return max(held)
+
+
+def greedy_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Next is what frees the most per time, together with all that can then run without holding anything."""
+    return _Problem(tasks).greedy()
 
 
 def peak_of(tasks: Sequence[Task], names: Sequence[str]) -> float:
@@ -98,7 +122,6 @@ class _Problem:
     # Greedy
 
     def greedy(self) -> tuple[str, ...]:
-        """Next is what frees the most per time, together with all that can then run without holding anything."""
         waiting = [len(needs) for needs in self.needs]
         left = [len(readers) for readers in self.readers]
         ready = [n for n in reversed(range(len(self.tasks))) if not waiting[n]]

@@ -111,6 +111,19 @@ def plan_staging(
     )
 
 
+def tasks_of(plan: StagingPlan) -> list[Task]:
+    """The steps of a plan as tasks to be ordered, providers first."""
+    return [
+        Task(
+            step.name,
+            step.after,
+            sum(staged.bytes_ for staged in step.stages if staged.place is Place.MEMORY),
+            step.cost_us,
+        )
+        for step in plan.steps
+    ]
+
+
 @dataclass(frozen=True)
 class _Draft:
     """A step before it has its place in the order."""
