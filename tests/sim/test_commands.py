@@ -155,6 +155,14 @@ def test_every_experiment_with_policies_runs(name: str, tmp_path: Path) -> None:
     assert {row["utilisation"] for row in rows} == {0.7, 1.0} and {row["seed"] for row in rows} == {1, 2}
 
 
+@pytest.mark.parametrize("name", ["aus-examples", "aus-section7", "aus-fig9"])
+def test_experiments_of_recovery_run(name: str, tmp_path: Path) -> None:
+    picture = tmp_path / "out.svg"
+    shown = run("experiment", name, "--seeds", "1", "--jobs", "1", "--plot", str(picture))
+    assert "holds" in shown.output
+    assert "<svg" in picture.read_text()
+
+
 def test_the_list() -> None:
     listed = run("experiment", "--list").output
     assert all(f"golab-fig{number}" in listed for number in range(4, 12))

@@ -1,0 +1,343 @@
+"""Releases, deadlines and modes of all tables while things happen (Leontyev, Johnson, Anderson 2010, Sec. III).
+
+The world tells facts (a table is so far behind now; a job of it started, or ended), time passes, and the scheduler says which
+jobs may start: released ones by earliest deadline. Facts of one instant are taken together, because a file that comes
+just when a job ends decides whether the table was fresh. Nothing here reads a clock, and the same facts give the same
+answers whoever asks in between: ask a `fork`, which is cheap, and the original knows nothing of it.
+
+Beyond the paper, and without touching its bounds: tracks that would idle take the next file of a table that is behind
+(`background`). Such a job is outside of the sequence of releases: it never holds one up, and if the table's next job is released
+while it runs, it becomes that job. To others it is what the analysis already expects, one job that cannot be
+interrupted.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from heapq import heappop, heappush
+from math import fsum
+from typing import Literal, NamedTuple
+
+from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
+from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
+
+Arbitration = Literal["increase", "staleness"]
+Startable = Callable[[str], bool]
+
+
+class Progress(NamedTuple):
+    """Where a table stands."""
+
+    lag_us: int = 0
+    recovering: bool = False
+    # When it goes back to normal, if that is known already.
+    leaves_us: int | None = None
+    # The last job that was released, whether it waits or runs, and when it ended.
+    last: Released | None = None
+    waits: bool = False
+    runs: bool = False
+    ended_us: int = 0
+    # The next job is released at this time if the table is not fresh by then.
+    next_us: int = 0
+    # Changed to recovery mode while a job ran: its end tells the next release.
+    reweighed: bool = False
+    # A job that is not one of the sequence runs.
+    background: bool = False
+
+    @property
+    def busy(self) -> bool:
+        return self.runs or self.background
+
+
+class Choice(NamedTuple):
+    """A job that may start."""
+
+    table: str
+    background: bool
+    # Files, or periods of data, that it takes at most.
+    take: int
+    release_us: int
+    deadline_us: int
+
+
+class Change(NamedTuple):
+    """A change of mode, for those who want to know."""
+
+    at_us: int
+    table: str
+    recovering: bool
+    rule: str
+
+
+NEW = Progress()
+
+
+class Modes:
+    """The scheduler's memory. Mutable: facts and time change it. `fork` before asking what could start."""
+
+    def __init__(
+        self,
+        tasks: Iterable[Task],
+        tracks: int,
+        *,
+        arbitration: Arbitration = "staleness",
+        background: bool = True,
+    ) -> None:
+        self.tasks = {task.table: task for task in tasks}
+        self.number = {table: number for number, table in enumerate(self.tasks)}
+        self.tracks = tracks
+        self.arbitration, self.background = arbitration, background
+        self.now_us = 0
+        self.normal_load = total_utilisation(self.tasks.values())
+        self._progress: MutableMapping[str, Progress] = {}
+        # Tables with facts of now, what is due later, released jobs by deadline, tables by what their lag costs. The heaps
+        # may hold what is no longer so; that is found out when it comes up.
+        self._news: set[str] = set()
+        self._due: list[tuple[int, str]] = []
+        self._released: list[tuple[float, int, str]] = []
+        self._behind: list[tuple[float, int, str]] = []
+        self.recovering: set[str] = set()
+        self.eligible: set[str] = set()
+        self.changes: list[Change] | None = None
+
+    def fork(self) -> Modes:
+        """A copy whose changes the original does not see."""
+        copy = Modes.__new__(Modes)
+        copy.__dict__.update(self.__dict__)
+        copy._progress = ChainMap({}, self._progress)
+        copy._news = set(self._news)
+        copy._due, copy._released, copy._behind = list(self._due), list(self._released), list(self._behind)
+        copy.recovering, copy.eligible = set(self.recovering), set(self.eligible)
+        copy.changes = None
+        return copy
+
+    def __getitem__(self, table: str) -> Progress:
+        return self._progress.get(table, NEW)
+
+    @property
+    def load(self) -> float:
+        """The left side of (6): what all tables together may use now, in tracks."""
+        return self.normal_load + fsum(self.tasks[table].increase for table in sorted(self.recovering))
+
+    # Facts
+
+    def lags(self, now_us: int, table: str, lag_us: int) -> None:
+        """The table is so far behind its trailing edge; 0 if it is fresh."""
+        self._at(now_us)
+        self._lags(table, lag_us)
+
+    def starts(self, now_us: int, table: str) -> None:
+        """A job of the table starts: the one that was released, or else one in the background."""
+        self._at(now_us)
+        self.settle()
+        progress = self[table]
+        if progress.waits:
+            self._progress[table] = progress._replace(waits=False, runs=True)
+        else:
+            self._progress[table] = progress._replace(background=True)
+
+    def ends(self, now_us: int, table: str, lag_us: int) -> None:
+        """The job of the table ended, and it is so far behind now."""
+        self._at(now_us)
+        progress = self[table]
+        if progress.background:
+            progress = progress._replace(background=False)
+        elif progress.runs:
+            progress = progress._replace(runs=False, ended_us=self.now_us)
+            if progress.reweighed:
+                task = self.tasks[table]
+                assert progress.last is not None
+                found = reweigh_finished(progress.last, self.now_us, task.period_us, task.recovery_us)
+                assert found.next_us is not None
+                progress = progress._replace(next_us=found.next_us, reweighed=False)
+                self._note(table, True, found.rule)
+            if progress.next_us > self.now_us:
+                heappush(self._due, (progress.next_us, table))
+        self._progress[table] = progress
+        self._lags(table, lag_us, ended=True)
+
+    def _lags(self, table: str, lag_us: int, ended: bool = False) -> None:
+        progress = self[table]
+        self._news.add(table)
+        if lag_us == progress.lag_us and not ended:
+            return
+        task = self.tasks[table]
+        self._progress[table] = progress._replace(lag_us=lag_us)
+        if lag_us:
+            heappush(self._behind, (-task.priority * lag_us, self.number[table], table))
+        if lag_us > task.threshold_us and not progress.recovering:
+            self.eligible.add(table)
+        else:
+            self.eligible.discard(table)
+
+    # Time
+
+    def _at(self, now_us: int) -> None:
+        if now_us > self.now_us:
+            self.advance(now_us)
+
+    def advance(self, now_us: int) -> None:
+        """Time passes, up to facts that may come now."""
+        if now_us <= self.now_us:
+            return
+        self.settle()
+        while self._due and self._due[0][0] < now_us:
+            self.now_us = self._due[0][0]
+            self.settle()
+        self.now_us = now_us
+
+    def settle(self) -> None:
+        """No more facts of this instant: what follows from them."""
+        now, due, news = self.now_us, self._due, self._news
+        while due and due[0][0] <= now:
+            news.add(heappop(due)[1])
+        if not news:
+            return
+        # In the order of the tables: sets have none, and decisions must not depend on that.
+        tables = sorted(news, key=self.number.__getitem__)
+        news.clear()
+        for table in tables:
+            self._leave(table)
+        if self.eligible:
+            self._enter()
+        for table in tables:
+            self._release(table)
+
+    def _leave(self, table: str) -> None:
+        """Rule RN: fresh when a job ends, so back to normal at its deadline."""
+        progress = self[table]
+        if not progress.recovering or progress.busy or progress.waits:
+            return
+        if progress.leaves_us is None:
+            if progress.lag_us:
+                return
+            ends = max(self.now_us, progress.last.deadline_us if progress.last else 0)
+            progress = progress._replace(leaves_us=ends, next_us=ends)
+            self._progress[table] = progress
+            heappush(self._due, (ends, table))
+        assert progress.leaves_us is not None
+        if progress.leaves_us <= self.now_us:
+            self._progress[table] = progress._replace(recovering=False, leaves_us=None)
+            self.recovering.discard(table)
+            if progress.lag_us > self.tasks[table].threshold_us:
+                self.eligible.add(table)
+            self._note(table, False, "RN")
+
+    def _enter(self) -> None:
+        """Rule NR: tables that are too far behind speed up, as many as (6) allows."""
+        room = self.tracks - self.load + ROUNDING
+        for table in sorted(self.eligible, key=self._turn):
+            task = self.tasks[table]
+            if task.increase > room or task.recovery_us >= task.period_us:
+                continue
+            room -= task.increase
+            self.eligible.discard(table)
+            self.recovering.add(table)
+            self._reweigh(table)
+
+    def _turn(self, table: str) -> tuple[float, int]:
+        task = self.tasks[table]
+        by_loss = self.arbitration == "staleness"
+        return -task.priority * self[table].lag_us if by_loss else task.increase, self.number[table]
+
+    def _reweigh(self, table: str) -> None:
+        progress, task, now = self[table], self.tasks[table], self.now_us
+        if progress.runs:
+            assert progress.last is not None
+            found = reweigh_running(progress.last, now)
+        else:
+            found = reweigh_waiting(progress.last, now, task.recovery_us)
+        progress = progress._replace(recovering=True, leaves_us=None)
+        if found.next_us is None:
+            progress = progress._replace(reweighed=True)
+        else:
+            progress = progress._replace(next_us=found.next_us)
+            if found.rule != "i":
+                progress = progress._replace(last=found.last)
+            if found.rule == "iv" and progress.waits:
+                heappush(self._released, (self.rank(table, found.last), self.number[table], table))
+            heappush(self._due, (max(now, found.next_us), table))
+        self._progress[table] = progress
+        if found.next_us is not None and found.next_us <= now:
+            self._release(table)
+        self._note(table, True, found.rule)
+
+    def _release(self, table: str) -> None:
+        """(3) and (4): the next job, if the table is not fresh and it is time."""
+        progress = self[table]
+        if progress.waits and not progress.lag_us:
+            # What it was to load is gone (a file was taken back): as if it had not been released.
+            self._progress[table] = progress._replace(waits=False, ended_us=self.now_us)
+            return
+        if progress.waits or progress.runs or not progress.lag_us or progress.leaves_us is not None:
+            return
+        now = self.now_us
+        first = max(progress.next_us, progress.ended_us)
+        if now < first:
+            return
+        task = self.tasks[table]
+        release = progress.next_us if now == first and progress.last is not None else now
+        last = Released(release, release + (task.recovery_us if progress.recovering else task.period_us))
+        converted = progress.background
+        self._progress[table] = progress._replace(
+            last=last, next_us=last.deadline_us, waits=not converted, runs=converted, background=False
+        )
+        if not converted:
+            heappush(self._released, (self.rank(table, last), self.number[table], table))
+
+    def _note(self, table: str, recovering: bool, rule: str) -> None:
+        if self.changes is not None:
+            self.changes.append(Change(self.now_us, table, recovering, rule))
+
+    # Answers
+
+    def rank(self, table: str, job: Released) -> float:
+        """The smallest goes first, equal ones in the order of the tables: earliest deadline first."""
+        return job.deadline_us
+
+    @property
+    def due_us(self) -> int | None:
+        """When something happens by itself."""
+        return self._due[0][0] if self._due else None
+
+    def choices(self, startable: Startable | None = None) -> Iterator[Choice]:
+        """Jobs that may start now, first to last: released ones by deadline, then the background. `startable` says
+        whether a table could run at all, for whatever reasons the world may have."""
+        self.settle()
+        yield from self._by_deadline(startable)
+        if self.background:
+            yield from self._by_loss(startable)
+
+    def _by_deadline(self, startable: Startable | None) -> Iterator[Choice]:
+        for table, progress in self._live(self._released, self._waiting):
+            if startable is None or startable(table):
+                assert progress.last is not None
+                yield Choice(table, False, self.tasks[table].batch, *progress.last)
+
+    def _waiting(self, rank: float, progress: Progress, task: Task) -> bool:
+        return progress.waits and progress.last is not None and self.rank(task.table, progress.last) == rank
+
+    def _by_loss(self, startable: Startable | None) -> Iterator[Choice]:
+        for table, progress in self._live(self._behind, self._loses):
+            if not progress.busy and not progress.waits and (startable is None or startable(table)):
+                yield Choice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
+
+    def _loses(self, loss: float, progress: Progress, task: Task) -> bool:
+        return bool(progress.lag_us) and loss == -task.priority * progress.lag_us
+
+    def _live(
+        self, heap: list[tuple[float, int, str]], holds: Callable[[float, Progress, Task], bool]
+    ) -> Iterator[tuple[str, Progress]]:
+        """What a heap holds, in order, without what is no longer so. All of it stays in the heap."""
+        kept: dict[str, tuple[float, int, str]] = {}
+        try:
+            while heap:
+                entry = heappop(heap)
+                key, _, table = entry
+                if table not in kept and holds(key, self[table], self.tasks[table]):
+                    kept[table] = entry
+                    yield table, self[table]
+        finally:
+            for entry in kept.values():
+                heappush(heap, entry)

@@ -1,0 +1,39 @@
+"""Two thousand random warehouses: what is proven holds in every run, with idle tracks in use and without."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduling.recovery.worlds import simulate, violations, world
+
+# (tracks that idle are used, every job takes exactly so much of its cost)
+WAYS = [(True, None), (True, 1.0), (False, 1.0), (True, 0.5), (False, None)]
+
+
+def check(seed: int) -> None:
+    found = world(seed)
+    assert found.model.bounds(), f"world {seed} does not fit on its tracks"
+    background, share = WAYS[seed % len(WAYS)]
+    ran, _ = simulate(found, background=background, share=share)
+    assert ran.jobs
+    assert not violations(found, ran), f"world {seed}"
+
+
+@pytest.mark.parametrize("hundred", range(20))
+def test_no_bound_is_ever_exceeded(hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        check(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("thousand", range(10, 40))
+def test_no_bound_is_ever_exceeded_in_many_more(thousand: int) -> None:
+    for seed in range(1000 * thousand, 1000 * thousand + 1000):
+        check(seed)
+
+
+def test_most_worlds_see_tables_recover() -> None:
+    """The check above is worth something only if modes do change."""
+    changes = [len(simulate(found, background=False)[0].changes) for found in map(world, range(100))]
+    assert sum(count > 0 for count in changes) > 40
+    assert sum(changes) > 200
