@@ -119,7 +119,7 @@ def checked(graph: FlowGraph, plan: StagingPlan) -> None:
     assert peak == pytest.approx(plan.peak_bytes)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(graphs(), st.sampled_from([Rates(), FREE]))
 def test_any_plan_reads_only_what_is_there_and_releases_once(graph: FlowGraph, rates: Rates) -> None:
     plan = plan_staging(graph, rates=rates)
@@ -133,7 +133,7 @@ def test_any_plan_reads_only_what_is_there_and_releases_once(graph: FlowGraph, r
     assert limited.peak_bytes <= plan.peak_bytes / 2
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(graphs(), st.integers(1, 4), st.sampled_from([0.0, 1.0, 1.5]), st.randoms(use_true_random=False))
 def test_any_walk_ends_within_the_limit_and_never_reads_what_is_gone(
     graph: FlowGraph, slots: int, room: float, chance: object

@@ -19,7 +19,7 @@ def small(name: str, *settings: str) -> tuple[list[Row], dict[str, Finding]]:
 
 
 def test_time_and_memory_of_the_single_policies() -> None:
-    _, found = small("etl-time", "scale=0.02,0.04")
+    _, found = small("etl-time", "scale=0.1,0.2", "flows=line;butterfly")
     assert found["MC is not slower than RR"].holds and found["MM is the slowest"].holds
     _, found = small("etl-average-memory", "scale=0.02", "flows=fork;primary_flow")
     assert found["MM holds the least on average"].holds
