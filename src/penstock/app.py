@@ -24,13 +24,15 @@ from penstock.control.controller import Controller
 from penstock.control.explain import Explanation, explain
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
+from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError
 from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Warehouse as Declared
+from penstock.engine.answer import Answer
 from penstock.engine.clock import Clock
 from penstock.engine.feeds import inferred_schemas
-from penstock.engine.query import QueryResult, QueryRunner
+from penstock.engine.front import Front, FrontSettings
 from penstock.engine.reading import restored_state
 from penstock.engine.replica_query import query_replica
 from penstock.engine.replication import ReplicaStatus, replicators
@@ -38,7 +40,9 @@ from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import start_spark
+from penstock.engine.versions import QueryError, QueryResult
 from penstock.errors import PenstockError
+from penstock.queries.contract import ANY, Contract
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from penstock.tables.replica import Replica
@@ -86,6 +90,7 @@ class Warehouse:
         with self.store.write() as conn:
             self.catalogue.create(conn, self.clock.now_us())
         self._given = spark
+        self._fronted = False
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -96,6 +101,8 @@ class Warehouse:
         return start_spark(declarations.config.name, declarations.state_folder, declarations.config.spark)
 
     def close(self) -> None:
+        if self._fronted:
+            self.front.close()
         self.store.close()
 
     def __enter__(self) -> Warehouse:
@@ -139,10 +146,62 @@ class Warehouse:
             raise PenstockError(f"there is no table `{table}` in this project{hint}")
         return self.declared.definitions[table]
 
-    def query(self, sql: str, *, limit: int = 1000) -> QueryResult:
-        """A consistent read of tables of the project."""
-        runner = QueryRunner(self.declared, self.store, self.catalogue, self.spark)
-        return runner.run(sql, limit, self.clock.now_us())
+    def query(
+        self,
+        sql: str,
+        *,
+        limit: int = 1000,
+        within: str | None = None,
+        fresh: str | None = None,
+        lag: int | None = None,
+        consistent: bool | None = None,
+        stale: str | None = None,
+        profile: str | None = None,
+    ) -> Answer:
+        """A consistent read of tables of the project. With a deadline (`within`) or a need of freshness (`fresh="30s"`, `lag=0`) it is a contract:
+        the answer says whether it was kept. Without, what is there is read."""
+        plain = within is None and fresh is None and lag is None and profile is None
+        if profile is not None and profile not in self.front.profiles:
+            raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
+        base = Contract(freshness=ANY) if plain else self.front.profiles[profile or DEFAULT].contract
+        try:
+            contract = contract_of(base, within=within, fresh=fresh, lag=lag, consistent=consistent, stale=stale)
+        except ValueError as error:
+            raise PenstockError(str(error)) from None
+        asked = self.front.ask(sql, contract, profile=profile or DEFAULT, limit=limit)
+        asked.wait()
+        if asked.answer is None:
+            raise QueryError(asked.error or "the query was cancelled")
+        return asked.answer
+
+    @cached_property
+    def front(self) -> Front:
+        """The front door for queries, opened when first needed."""
+        self._fronted = True
+        return self.open_front()
+
+    def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
+        config = self.declared.declarations.config
+        queries = config.queries
+        settings = FrontSettings(
+            policy=queries.policy,
+            lanes=queries.lanes,
+            functions=queries.functions,
+            inline_rows=queries.inline_rows,
+            most_rows=queries.most_rows,
+            longest_us=queries.longest,
+            most_waiting=queries.most_waiting,
+        )
+        return Front(
+            self.declared,
+            self.store,
+            self.catalogue,
+            lambda: self.spark,
+            self.clock,
+            settings,
+            profiles(config.profiles),
+            wake,
+        )
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""

@@ -20,7 +20,15 @@ from rich.console import Console
 from penstock.app import Warehouse
 from penstock.cli.render import status_table
 from penstock.control.status import TableStatus
-from penstock.declare.config import FeedConfig, ProjectConfig, RunConfig, StorageConfig, StoreConfig, TableConfig
+from penstock.declare.config import (
+    FeedConfig,
+    ProjectConfig,
+    QueriesConfig,
+    RunConfig,
+    StorageConfig,
+    StoreConfig,
+    TableConfig,
+)
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import check_project
 from penstock.model.time import MINUTE_US, format_instant
@@ -61,10 +69,14 @@ def test_the_project_of_the_page_is_right(declared: Path) -> None:
     assert warehouse is not None and len(warehouse.definitions) == 9
 
 
-@pytest.mark.parametrize("model", [FeedConfig, TableConfig, ProjectConfig, StorageConfig, StoreConfig, RunConfig])
+@pytest.mark.parametrize(
+    "model", [FeedConfig, TableConfig, ProjectConfig, StorageConfig, StoreConfig, RunConfig, QueriesConfig]
+)
 def test_every_setting_is_told(model: type[BaseModel]) -> None:
     text = (ROOT / "docs/declare.md").read_text()
-    section = {StorageConfig: "storage.", StoreConfig: "store.", RunConfig: "run."}.get(model, "")
+    section = {StorageConfig: "storage.", StoreConfig: "store.", RunConfig: "run.", QueriesConfig: "queries."}.get(
+        model, ""
+    )
     for name in model.model_fields:
         told = (f"`{section}{name}`", f"`{name}.", f"[{name}", f"`[{name}]`")
         assert any(form in text for form in told), name

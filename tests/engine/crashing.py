@@ -31,9 +31,9 @@ from penstock.declare.project import read_project
 from penstock.declare.warehouse import Warehouse, load_warehouse
 from penstock.engine import derive, executor, rows, runtime, sparkwork
 from penstock.engine.executor import Executor
-from penstock.engine.query import consistent_versions
 from penstock.engine.reading import restored_state
 from penstock.engine.runtime import Pace, Runtime
+from penstock.engine.versions import consistent_versions
 from penstock.model.partitions import IntervalMap
 from penstock.store.store import Store
 from penstock.tables import Catalogue

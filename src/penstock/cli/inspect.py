@@ -1,8 +1,7 @@
-"""Commands that look: status, explain, query."""
+"""Commands that look: status, explain."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from time import sleep
 from typing import Annotated
@@ -12,18 +11,17 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, working
-from penstock.cli.render import result_table, status_table
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.render import status_table
 from penstock.control.state import State
 from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
-from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.model.time import format_instant
 
 
 def register(app: typer.Typer) -> None:
     app.command()(status)
     app.command()(explain)
-    app.command()(query)
 
 
 def status(
@@ -95,35 +93,3 @@ def explain(
         out.print(f"[bold]{table}[/]")
         for line in found.lines:
             out.print(Text("  " + line))
-
-
-def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT over tables of the project.")],
-    project: ProjectOption = Path(),
-    limit: Annotated[int, typer.Option(help="Show at most so many rows.", min=1)] = 100,
-    replica: Annotated[str | None, typer.Option(help="Read at this replica, from what is there.")] = None,
-    json: JsonOption = False,
-) -> None:
-    """Read consistently: all tables at versions that reflect the same state of their sources."""
-    with errors_told(), open_warehouse(project) as warehouse:
-        with working("Starting Spark"):
-            _ = warehouse.spark
-        with working("Running"):
-            if replica is None:
-                result = warehouse.query(sql, limit=limit)
-            else:
-                result = warehouse.query_replica(replica, sql, limit=limit)
-        if json:
-            print_json(asdict(result))
-            return
-        out.print(result_table(result.columns, result.rows))
-        zone = zone_of(warehouse.declared.declarations.config.zone)
-        if result.truncated:
-            out.print(f"[dim]only the first {limit} rows; more with --limit[/]")
-        if result.complete_us is not None:
-            age = format_duration(max(0, warehouse.clock.now_us() - result.complete_us))
-            out.print(
-                f"[dim]complete up to {format_instant(result.complete_us // SECOND_US * SECOND_US, zone)}, {age} ago[/]"
-            )
-        if not result.consistent:
-            out.print("[yellow]no common state of the tables was found: each is at its newest version[/]")

@@ -214,6 +214,15 @@ class RefreshRequested:
     kind: Literal["refresh-requested"] = "refresh-requested"
 
 
+@dataclass(frozen=True, slots=True)
+class DemandSeen:
+    """How many queries read each table since the last such event."""
+
+    at_us: int
+    reads: tuple[tuple[str, int], ...]
+    kind: Literal["demand-seen"] = "demand-seen"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -230,6 +239,7 @@ Event = (
     | RequestCancelled
     | UpdateStopped
     | RefreshRequested
+    | DemandSeen
 )
 
 

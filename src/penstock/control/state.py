@@ -9,6 +9,7 @@ from penstock.control.awaiting import Awaited
 from penstock.control.backfilling import Backfilling
 from penstock.control.events import (
     BackfillRequested,
+    DemandSeen,
     Event,
     FeedFile,
     FileArrived,
@@ -84,6 +85,7 @@ class State(Backfilling):
             RequestCancelled: self._request_cancelled,
             UpdateStopped: self._stopped,
             RefreshRequested: self._refresh_requested,
+            DemandSeen: self._demand_seen,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
@@ -441,6 +443,9 @@ class State(Backfilling):
             if name in self.tables:
                 self.awaited.add(name, PartitionSet.of(*intervals), event.deadline_us)
                 self.touched.add(name)
+
+    def _demand_seen(self, event: DemandSeen) -> None:
+        pass
 
 
 def feed_of(state: State, table: Table) -> Feed:

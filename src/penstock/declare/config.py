@@ -20,6 +20,7 @@ from penstock.declare.problems import Location, Problem, ProjectError, did_you_m
 from penstock.declare.toml_lines import Keys, key_lines, line_of
 from penstock.model.grain import parse_grain, zone_of
 from penstock.model.time import parse_duration
+from penstock.queries.live import find_live_policy
 from penstock.scheduling.policies import find_policy
 
 FILE_NAME = "penstock.toml"
@@ -62,6 +63,12 @@ def _zone(value: Any) -> Any:
 def _policy(value: Any) -> Any:
     if isinstance(value, str):
         find_policy(value)
+    return value
+
+
+def _query_policy(value: Any) -> Any:
+    if isinstance(value, str):
+        find_live_policy(value)
     return value
 
 
@@ -187,6 +194,33 @@ class RunConfig(Strict):
     policy: Annotated[str, BeforeValidator(_policy)] = "max-benefit"
 
 
+class QueriesConfig(Strict):
+    """How queries are answered."""
+
+    policy: Annotated[str, BeforeValidator(_query_policy)] = "default"
+    lanes: Annotated[int, Field(ge=1, le=1000, strict=True)] = 2
+    functions: tuple[str, ...] = ()
+    inline_rows: Count = 10_000
+    most_rows: Count = 1_000_000
+    longest: Period = 600_000_000
+    most_waiting: Count = 2_000
+
+
+class ProfileConfig(Strict):
+    """What queries of a user or an application need unless they say otherwise."""
+
+    within: Period | None = None
+    fresh: Duration | None = None
+    lag: Annotated[int, Field(ge=0, strict=True)] | None = None
+    consistent: bool = True
+    stale: Literal["mark", "withhold"] = "mark"
+    share: Positive = 1.0
+    success: Positive = 1.0
+    rejected: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    missed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    outdated: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
 class ProjectConfig(Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
     zone: Annotated[str, BeforeValidator(_zone)] = "UTC"
@@ -194,6 +228,8 @@ class ProjectConfig(Strict):
     storage: StorageConfig = StorageConfig()
     store: StoreConfig = StoreConfig()
     run: RunConfig = RunConfig()
+    queries: QueriesConfig = QueriesConfig()
+    profiles: dict[Name, ProfileConfig] = Field(default_factory=dict)
     spark: dict[str, Option] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)
     replicas: dict[Name, ReplicaConfig] = Field(default_factory=dict)
@@ -321,7 +357,7 @@ def _shown(value: Any) -> str:
 
 
 # Tables of settings whose keys are names of the user's own.
-_NAMED: dict[str, type[BaseModel]] = {"feeds": FeedConfig, "replicas": ReplicaConfig}
+_NAMED: dict[str, type[BaseModel]] = {"feeds": FeedConfig, "replicas": ReplicaConfig, "profiles": ProfileConfig}
 
 
 def _fields(model: type[BaseModel], keys: Keys) -> list[str]:

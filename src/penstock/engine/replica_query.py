@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from penstock.declare.sqlview import sources
-from penstock.engine.query import Candidate, QueryError, QueryResult, Version, agree
 from penstock.engine.rows import read_files
+from penstock.engine.versions import Candidate, QueryError, QueryResult, Version, agree
 from penstock.tables.replica import Manifest, Replica
 
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from uuid import uuid4
 
 from penstock.declare.warehouse import Warehouse
-from penstock.engine.query import QueryError, consistent_versions
+from penstock.engine.versions import QueryError, consistent_versions
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US
 from penstock.requests.replicas import next_copy, to_drop

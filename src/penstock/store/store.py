@@ -268,6 +268,13 @@ class Store:
         found: dict[str, int] = json.loads(row.reflects)
         return found
 
+    def publications_after(self, conn: Connection, table: str, snapshot: int) -> tuple[int, int | None]:
+        """How many publications a table has after a snapshot, and when the first of them was."""
+        own = tables.version.c
+        found = select(func.count(), func.min(own.at_us)).where(own.table_name == table, own.snapshot > snapshot)
+        row = conn.execute(found).one()
+        return int(row[0]), row[1]
+
     def next_version(self, conn: Connection, table: str, snapshot: int) -> int | None:
         """The snapshot at which another version took the place of this one."""
         later = select(func.min(tables.version.c.snapshot)).where(

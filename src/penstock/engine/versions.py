@@ -9,19 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
-from penstock.declare.sqlview import sources
-from penstock.declare.warehouse import Warehouse
-from penstock.engine.load import QUARANTINE
-from penstock.engine.rows import read_files, struct_of
 from penstock.errors import PenstockError
-from penstock.model.time import HOUR_US
 from penstock.store.store import Store
 from penstock.tables import Catalogue, Expired
 
@@ -40,10 +33,14 @@ class Version:
     read_at: int
     # False if no common state could be found and this is just the newest.
     consistent: bool = True
+    # The publication of each base table that it contains.
+    reflects: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class QueryResult:
+    """What a replica answers."""
+
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -82,7 +79,7 @@ def consistent_versions(
     def version(table: str, one: Candidate, consistent: bool) -> Version:
         following = store.next_version(conn, table, one.snapshot)
         read_at = head if following is None else following - 1
-        return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent)
+        return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent, one.reflects)
 
     chosen = agree(candidates)
     if chosen is not None:
@@ -120,58 +117,3 @@ def agree(candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate]
             at[table] += 1
             if at[table] >= len(candidates[table]):
                 return None
-
-
-class QueryRunner:
-    def __init__(self, warehouse: Warehouse, store: Store, catalogue: Catalogue, session: SparkSession) -> None:
-        self.warehouse = warehouse
-        self.store = store
-        self.catalogue = catalogue
-        self.session = session.newSession()
-
-    def run(self, sql: str, limit: int, now_us: int) -> QueryResult:
-        tables = [*self.warehouse.definitions, *(f"{name}_quarantine" for name in self.warehouse.definitions)]
-        known = {name.lower(): name for name in tables}
-        names = []
-        for name in sources(sql, file="query"):
-            if name.lower() not in known:
-                raise QueryError(f"the query reads `{name}`, which is not a table of this project")
-            names.append(known[name.lower()])
-        holder = f"query-{uuid4().hex[:8]}"
-        with self.store.write() as conn:
-            versions = consistent_versions(
-                self.store, self.catalogue, conn, [name for name in names if name in self.warehouse.definitions]
-            )
-            newest = self.catalogue.snapshot(conn)
-            for snapshot in {version.read_at for version in versions.values()}:
-                self.catalogue.pin(conn, snapshot, holder, now_us + HOUR_US)
-        try:
-            for name in names:
-                self._view(name, versions[name].read_at if name in versions else newest)
-            frame = self.session.sql(sql)
-            rows = frame.limit(limit + 1).collect()
-        finally:
-            with self.store.write() as conn:
-                self.catalogue.unpin(conn, holder)
-        edges = [version.complete_us for version in versions.values() if version.complete_us is not None]
-        return QueryResult(
-            tuple(frame.columns),
-            tuple(field.dataType.simpleString() for field in frame.schema.fields),
-            [tuple(row) for row in rows[:limit]],
-            len(rows) > limit,
-            min(edges, default=None),
-            all(version.consistent for version in versions.values()),
-            tuple(versions.values()),
-        )
-
-    def _view(self, table: str, snapshot: int) -> None:
-        with self.store.read() as conn:
-            schema = self.catalogue.schema(conn, table, snapshot)
-            files = self.catalogue.files(conn, table, snapshot) if schema else []
-        if schema is None and table.endswith("_quarantine"):
-            frame = self.session.createDataFrame([], struct_of(QUARANTINE))
-        else:
-            assert schema is not None
-            paths = [self.catalogue.locate(table, file) for file in files]
-            frame = read_files(self.session, paths, schema, sum(file.size_bytes for file in files))
-        frame.createOrReplaceTempView(table)

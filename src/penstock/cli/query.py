@@ -1,0 +1,127 @@
+"""`penstock query`: read consistently, and say how fresh and how soon."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.render import result_table
+from penstock.engine.answer import Answer
+from penstock.engine.versions import QueryResult
+from penstock.model.grain import zone_of
+from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.queries.outcome import DeadlineMissed, Rejected, Stale
+
+# There is no answer, as the contract could not be kept.
+NOT_ANSWERED = 4
+
+
+class OnStale(StrEnum):
+    mark = "mark"
+    withhold = "withhold"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(query)
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT over tables of the project.")],
+    project: ProjectOption = Path(),
+    limit: Annotated[int, typer.Option(help="Show at most so many rows.", min=1)] = 100,
+    within: Annotated[str | None, typer.Option(help="A firm deadline, such as 2s.")] = None,
+    fresh: Annotated[str | None, typer.Option(help="No older than this, such as 30s.")] = None,
+    lag: Annotated[int | None, typer.Option(help="At most so many arrived updates missing.", min=0)] = None,
+    consistent: Annotated[
+        bool | None, typer.Option("--consistent/--any", help="All tables as of one state, or each at its newest.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="The profile whose contract and share hold.")] = None,
+    stale: Annotated[OnStale | None, typer.Option(help="What to do with an answer that is not fresh enough.")] = None,
+    replica: Annotated[str | None, typer.Option(help="Read at this replica, from what is there.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Read consistently: all tables at versions that reflect the same state of their sources."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with working("Starting Spark"):
+            _ = warehouse.spark
+        zone = zone_of(warehouse.declared.declarations.config.zone)
+        if replica is not None:
+            with working("Running"):
+                copied = warehouse.query_replica(replica, sql, limit=limit)
+            if json:
+                print_json(copied)
+            else:
+                _tell_rows(copied, limit, warehouse.clock.now_us(), zone)
+            return
+        with working("Running"):
+            answer = warehouse.query(
+                sql,
+                limit=limit,
+                within=within,
+                fresh=fresh,
+                lag=lag,
+                consistent=consistent,
+                stale=stale.value if stale is not None else None,
+                profile=profile,
+            )
+        if json:
+            rows = {
+                "columns": answer.columns,
+                "types": answer.types,
+                "rows": answer.rows,
+                "truncated": answer.truncated,
+            }
+            print_json({**rows, **answer.plain()})
+        else:
+            _tell(answer, limit, warehouse.clock.now_us(), zone)
+        if not answer.is_answered:
+            raise typer.Exit(NOT_ANSWERED)
+
+
+def _tell_rows(answer: Answer | QueryResult, limit: int, now_us: int, zone: tzinfo, lag: int | None = None) -> None:
+    if answer.columns:
+        out.print(result_table(answer.columns, answer.rows))
+        if answer.truncated:
+            out.print(f"[dim]only the first {limit} rows; more with --limit[/]")
+    if answer.complete_us is not None:
+        age = format_duration(max(0, now_us - answer.complete_us))
+        upto = format_instant(answer.complete_us // SECOND_US * SECOND_US, zone)
+        missing = f"; {lag} arrived update{'s are' if lag != 1 else ' is'} not in it" if lag else ""
+        out.print(f"[dim]complete up to {upto}, {age} ago{missing}[/]")
+    if not answer.consistent:
+        out.print("[yellow]the tables are not of one state: each is at its newest version[/]")
+
+
+def _tell(answer: Answer, limit: int, now_us: int, zone: tzinfo) -> None:
+    _tell_rows(answer, limit, now_us, zone, answer.lag)
+    match answer.outcome:
+        case Stale(withheld=withheld):
+            what = "withheld, as the contract says" if withheld else "not as fresh as asked for"
+            err.print(Text(f"stale: {what}", style="yellow"))
+        case DeadlineMissed(after_us=after):
+            err.print(Text(f"deadline missed: cancelled after {format_duration(after)}", style="red"))
+        case Rejected() as rejected:
+            err.print(Text(f"rejected: {rejected.why}", style="red"))
+            for hint in _would_do(rejected):
+                err.print(f"  {hint}")
+
+
+def _would_do(rejected: Rejected) -> list[str]:
+    """What would have been accepted."""
+    found = []
+    if rejected.acceptable_within_us is not None:
+        found.append(
+            f"it would be accepted with --within {format_duration(rejected.acceptable_within_us).replace(' ', '')}"
+        )
+    need = rejected.acceptable_freshness
+    if need is not None:
+        age = f" --fresh {format_duration(need.age_us).replace(' ', '')}" if need.age_us is not None else ""
+        lag = f" --lag {need.lag}" if need.lag is not None else ""
+        found.append(f"it would be accepted with{age}{lag}")
+    return found

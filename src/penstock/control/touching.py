@@ -1,0 +1,147 @@
+"""What a query touches, seen from the state: is it settled, what has to be done before it is fresh, and how long that takes.
+
+A partition without pending work reflects everything that was published. So if nothing is pending for the partitions that a
+query touches, nor for any that these are made from, the newest snapshot is a consistent state for this query, whatever
+goes on in the rest of the warehouse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.time import SECOND_US
+from penstock.queries.chain import Step, refresh_chain, span
+from penstock.queries.estimate import AT_ONCE, Estimate
+from penstock.requests.needs import partitions_of
+
+Touched = Mapping[str, PartitionSet]
+# What an update is thought to take that has run longer than it should have.
+_SOON_S = 0.1
+
+
+def lineage(state: State, tables: Iterable[str]) -> list[str]:
+    """The tables and all that they are made from."""
+    return list(dict.fromkeys(one for name in tables for one in (name, *state.graph.ancestors[name])))
+
+
+def _unmade(table: TableState, *, held: bool) -> PartitionSet:
+    """Partitions that do not reflect what was published (what runs is not done); with those that the table's policy is not
+    to make again, or without."""
+    found = (table.lacks if held else table.needs.domain()) if table.needs or table.held else EMPTY
+    if table.running is not None and table.running.job.kind != "upkeep":
+        found |= partitions_of(table.running.job.pieces)
+    return found
+
+
+def is_settled(state: State, touched: Touched) -> bool:
+    """Whether the newest snapshot is one state of its sources, as far as the query can see."""
+    return not _steps(state, touched, arrived=False)
+
+
+def to_refresh(state: State, touched: Touched) -> tuple[Step, ...]:
+    """The updates after which all that has arrived is in what the query touches, sources first."""
+    return _steps(state, touched, arrived=True)
+
+
+def _steps(state: State, touched: Touched, *, arrived: bool) -> tuple[Step, ...]:
+    def stale(name: str) -> PartitionSet:
+        table = state.tables[name]
+        if not table.table.is_base:
+            return _unmade(table, held=not arrived)
+        if not arrived:
+            return EMPTY  # what is not loaded was not published
+        return EVERYTHING if table.files or table.needs or _is_loading(table) else EMPTY
+
+    if not any(stale(name) for name in lineage(state, touched)):
+        return ()
+    return refresh_chain(state.graph, touched, stale)
+
+
+def _is_loading(table: TableState) -> bool:
+    return table.running is not None and table.running.job.kind == "load"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Updates that have arrived and are not loaded."""
+
+    updates: int
+    oldest_us: int | None
+
+
+def not_loaded(state: State, tables: Iterable[str]) -> Missing:
+    """Of the base tables behind these tables."""
+    bases = {base for name in tables for base in state.graph.origins[name]}
+    arrivals: list[int] = []
+    for base in bases:
+        table = state.tables[base]
+        arrivals += [file.arrived_us for file in table.files.values()]
+        if table.running is not None:
+            arrivals += [file.arrived_us for file in table.running.job.files]
+    return Missing(len(arrivals), min(arrivals, default=None))
+
+
+def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> tuple[Estimate, float]:
+    """How long the steps take on the tracks that there are, and the work in them."""
+    left = {
+        running.job.table: _left(state, running.job.expected_s, running.started_us, now_us)
+        for running in state.busy.values()
+    }
+    tracks = [left[running.job.table].mean_s for running in state.busy.values()]
+    free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
+    chain = span(state.graph, steps, lambda step: _cost(state.tables[step.table]), free or (0.0,), left)
+    return chain, sum(_cost(state.tables[step.table]).mean_s for step in steps)
+
+
+def _left(state: State, expected_s: float, started_us: int, now_us: int) -> Estimate:
+    return Estimate(max(_SOON_S, expected_s - (now_us - started_us) / SECOND_US), 0.3 * expected_s)
+
+
+def _cost(table: TableState) -> Estimate:
+    if table.running is not None and not table.needs and not table.files:
+        return AT_ONCE  # waited for, and nothing else
+    cost = table.cost
+    usual = cost.x / cost.weight if cost.weight else 0.0
+    expected = cost.expected_s(max(table.amount, usual))
+    return Estimate(expected, max(cost.spread_s, 0.2 * expected))
+
+
+def are_running(state: State, steps: tuple[Step, ...]) -> bool:
+    """Whether all steps are under way, so that it is enough to wait."""
+    tables = [state.tables[step.table] for step in steps]
+    return all(table.running is not None and not table.needs and not table.files for table in tables)
+
+
+def complete_after(state: State, steps: tuple[Step, ...], tables: Iterable[str], now_us: int) -> int | None:
+    """Up to which time the tables will be complete after the steps, as far as one can guess: the newest file that waits
+    brings its base table as close to its arrival as the last one did."""
+    guessed: dict[str, int] = {}
+    refreshed = {step.table for step in steps}
+    found: list[int] = []
+    for name in tables:
+        if not state.graph.flows[name]:
+            continue
+        for base in state.graph.origins[name]:
+            if state.graph.flows[base] and base not in guessed:
+                edge = _edge_after(state.tables[base], base in refreshed)
+                if edge is None:
+                    return None
+                guessed[base] = edge
+        own = state.tables[name].edge_us
+        behind = [guessed[base] for base in state.graph.origins[name] if base in guessed]
+        found.append(min(behind) if name in refreshed or own is None else own)
+    return min(found, default=now_us)
+
+
+def _edge_after(table: TableState, refreshed: bool) -> int | None:
+    files = list(table.files.values())
+    if table.running is not None:
+        files += table.running.job.files
+    if not refreshed or not files or table.edge_us is None or table.last_arrival_us is None:
+        return table.edge_us
+    newest = max(file.arrived_us for file in files)
+    return max(table.edge_us, newest - (table.last_arrival_us - table.edge_us))

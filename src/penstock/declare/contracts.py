@@ -1,0 +1,46 @@
+"""Contracts and profiles from what users write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.declare.config import ProfileConfig
+from penstock.model.time import parse_duration
+from penstock.queries.contract import STRICT, Contract, Freshness, Profile, Weights, WhenStale
+
+DEFAULT = "default"
+
+
+def profiles(written: Mapping[str, ProfileConfig]) -> dict[str, Profile]:
+    """Those of the project; there is always one for who names none."""
+    found = {DEFAULT: Profile()}
+    for name, one in written.items():
+        need = STRICT if one.fresh is None and one.lag is None else Freshness(one.fresh, one.lag)
+        weights = Weights(one.success, one.rejected, one.missed, one.outdated)
+        contract = Contract(one.within, need, one.consistent, weights, WhenStale(one.stale))
+        found[name] = Profile(name, contract, one.share)
+    return found
+
+
+def contract_of(
+    base: Contract,
+    *,
+    within: str | None = None,
+    fresh: str | None = None,
+    lag: int | None = None,
+    consistent: bool | None = None,
+    stale: str | None = None,
+) -> Contract:
+    """A contract with what a query says itself; a freshness that is said replaces that of the profile as a whole. Raises `ValueError`."""
+    if within is not None:
+        base = replace(base, within_us=parse_duration(within))
+    if fresh is not None or lag is not None:
+        base = replace(base, freshness=Freshness(None if fresh is None else parse_duration(fresh), lag))
+    if consistent is not None:
+        base = replace(base, consistent=consistent)
+    if stale is not None:
+        if stale not in (one.value for one in WhenStale):
+            raise ValueError(f"{stale!r}: a stale answer can be given with a `mark`, or be `withhold`")
+        base = replace(base, when_stale=WhenStale(stale))
+    return base

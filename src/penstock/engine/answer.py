@@ -1,0 +1,114 @@
+"""The answer to a query: rows, the versions that they come from, up to when they are complete, and how the query ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.engine.reads import Reading
+from penstock.engine.versions import Version
+from penstock.queries.choice import Way
+from penstock.queries.outcome import Ending, Outcome, Stale, ending
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What Spark gave. Large answers are files."""
+
+    table: pa.Table
+    types: tuple[str, ...]
+    # More rows than were asked for exist.
+    truncated: bool = False
+    files: tuple[Path, ...] = ()
+    count: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.table.nbytes)
+
+
+@dataclass(frozen=True)
+class Answer:
+    outcome: Outcome
+    # What was done to answer it, and why that.
+    way: Way
+    why: str = ""
+    reading: Reading | None = None
+    found: Rows | None = field(default=None, repr=False)
+    # An earlier query had the same answer from the same versions.
+    shared: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        return ending(self.outcome)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there are rows: a success, or a stale answer that is not withheld."""
+        return self.found is not None and not (isinstance(self.outcome, Stale) and self.outcome.withheld)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.found.table.column_names) if self.found is not None else ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return self.found.types if self.found is not None else ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """As Python values; times are in UTC."""
+        if self.found is None:
+            return []
+        columns = [_plain(column).to_pylist() for column in self.found.table.columns]
+        return list(zip(*columns, strict=True)) if columns else []
+
+    @property
+    def truncated(self) -> bool:
+        return self.found is not None and self.found.truncated
+
+    @property
+    def complete_us(self) -> int | None:
+        return self.reading.complete_us if self.reading is not None else None
+
+    @property
+    def lag(self) -> int | None:
+        return self.reading.lag if self.reading is not None else None
+
+    @property
+    def consistent(self) -> bool:
+        return self.reading is None or self.reading.consistent
+
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        return self.reading.versions if self.reading is not None else ()
+
+    def plain(self) -> dict[str, Any]:
+        """For machines, without the rows."""
+        outcome = {name: getattr(self.outcome, name) for name in self.outcome.__dataclass_fields__}
+        if outcome.get("acceptable_freshness") is not None:
+            need = outcome["acceptable_freshness"]
+            outcome["acceptable_freshness"] = {"age_us": need.age_us, "lag": need.lag}
+        return {
+            "outcome": self.ending.value,
+            **outcome,
+            "way": self.way.value,
+            "because": self.why,
+            "complete_us": self.complete_us,
+            "lag": self.lag,
+            "as_of_us": self.reading.as_of_us if self.reading is not None else None,
+            "consistent": self.consistent,
+            "versions": [
+                {"table": one.table, "snapshot": one.snapshot, "complete_us": one.complete_us, "at_us": one.at_us}
+                for one in self.versions
+            ],
+        }
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without zones: a time is in UTC, and says so by having none."""
+    kind = column.type
+    return column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) and kind.tz else column

@@ -1,0 +1,114 @@
+"""What a query can read at this moment: the newest snapshot if nothing is on its way to what it touches, else the newest older
+state that all its tables have in common; and how fresh either is.
+
+The state of the core and the snapshot must be of the same moment, so both are taken inside one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from penstock.control.state import State
+from penstock.control.touching import Touched, is_settled, not_loaded
+from penstock.engine.versions import QueryError, Version, consistent_versions
+from penstock.store.store import Store
+from penstock.tables import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Versions of tables that can be read together."""
+
+    versions: tuple[Version, ...]
+    # All reflect the same state of their sources.
+    consistent: bool
+    # Complete up to here; None if the query reads no table of the project.
+    complete_us: int | None
+    # So many updates have arrived and are not in it.
+    lag: int
+    as_of_us: int
+    # What has no versions of its own (quarantined rows) is read here.
+    head: int
+    newest: bool = True
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        """Readings with the same key show the same rows."""
+        return tuple((version.table, version.snapshot) for version in self.versions) or (("", self.head),)
+
+
+def newest(state: State, touched: Touched, now_us: int) -> Reading | None:
+    """The newest snapshot, if it is a consistent state as far as the query sees; from the state alone."""
+    _check_exists(state, touched)
+    if not is_settled(state, touched):
+        return None
+    versions = tuple(_newest_version(state, name, True) for name in touched)
+    missing = not_loaded(state, touched)
+    since = missing.oldest_us if missing.updates else None
+    edges = [_complete(state, version, now_us, since) for version in versions]
+    return Reading(versions, True, min(edges, default=None), missing.updates, now_us, state.snapshot)
+
+
+def readings(
+    store: Store, catalogue: Catalogue, conn: Connection, state: State, touched: Touched, now_us: int
+) -> list[Reading]:
+    """Everything that could be read now, newest first; the state must be that of the transaction."""
+    best = newest(state, touched, now_us)
+    if best is not None:
+        return [best]
+    anyway = tuple(_newest_version(state, name, False) for name in touched)
+    found = [_measured(store, conn, state, anyway, False, now_us)]
+    older = tuple(consistent_versions(store, catalogue, conn, list(touched)).values())
+    if all(version.consistent for version in older):
+        one = _measured(store, conn, state, older, True, now_us)
+        found.append(replace(one, newest=False))
+    return found
+
+
+def _check_exists(state: State, tables: Iterable[str]) -> None:
+    for name in tables:
+        table = state.tables.get(name)
+        if table is None or not table.exists:
+            raise QueryError(
+                f"table `{name}` has nothing to read yet; `penstock explain {name}` says what it waits for"
+            )
+
+
+def _newest_version(state: State, name: str, settled: bool) -> Version:
+    table = state.tables[name]
+    bases = state.graph.origins[name]
+    reflects = (
+        {base: state.tables[base].snapshot for base in bases} if settled or table.table.is_base else table.reflects
+    )
+    at_us = table.last_finished_us or 0
+    return Version(name, table.snapshot, table.edge_us, at_us, state.snapshot, settled, reflects)
+
+
+def _measured(
+    store: Store, conn: Connection, state: State, versions: tuple[Version, ...], consistent: bool, now_us: int
+) -> Reading:
+    """With what the versions lack: updates that are not loaded, and publications of base tables that they do not contain."""
+    waiting = not_loaded(state, [version.table for version in versions])
+    missing, oldest = waiting.updates, [waiting.oldest_us] if waiting.oldest_us is not None else []
+    reflected: dict[str, int] = {}
+    for version in versions:
+        for base in state.graph.origins[version.table]:
+            reflected[base] = min(version.reflects.get(base, 0), reflected.get(base, state.tables[base].snapshot))
+    for base, snapshot in reflected.items():
+        count, first_us = store.publications_after(conn, base, snapshot)
+        missing += count
+        oldest += [first_us] if first_us is not None else []
+    since = min(oldest, default=None)
+    edges = [_complete(state, version, now_us, since) for version in versions]
+    return Reading(versions, consistent, min(edges, default=None), missing, now_us, state.snapshot)
+
+
+def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:
+    """A table that flows with time says itself how far it is complete. One that does not is as of now, or as of the first
+    change that it lacks."""
+    if state.graph.flows[version.table]:
+        return version.complete_us if version.complete_us is not None else 0
+    return now_us if missing_since_us is None else min(now_us, missing_since_us)
