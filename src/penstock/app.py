@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.control.asked import RequestStatus, requests
 from penstock.control.controller import Controller
 from penstock.control.explain import Explanation, explain
 from penstock.control.state import State
@@ -36,6 +37,7 @@ from penstock.engine.front import Front, FrontSettings
 from penstock.engine.reading import restored_state
 from penstock.engine.replica_query import query_replica
 from penstock.engine.replication import ReplicaStatus, replicators
+from penstock.engine.requesting import Asked, Plan, Requesting
 from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
@@ -238,3 +240,45 @@ class Warehouse:
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
+
+    # Requests
+
+    @property
+    def _requesting(self) -> Requesting:
+        return Requesting(self.declared, self.store, self.catalogue)
+
+    def backfill(
+        self,
+        table: str,
+        span: str | None = None,
+        *,
+        reason: str = "",
+        downstream: bool = True,
+        deadline_us: int | None = None,
+    ) -> Asked:
+        """Make partitions again, such as those of `2024-03-01..2024-03-07`, and what is made from them."""
+        self._definition(table)
+        return self._requesting.backfill(
+            self.state(),
+            table,
+            span,
+            self.clock.now_us(),
+            reason=reason,
+            downstream=downstream,
+            deadline_us=deadline_us,
+        )
+
+    def plan(self, *wishes: tuple[str, str | None] | tuple[str, str | None, bool]) -> Plan:
+        """What will run now, and what these backfills would add: (table, span), or (table, span, downstream)."""
+        for name, *_ in wishes:
+            self._definition(name)
+        asked = [(wish[0], wish[1], wish[2] if len(wish) == 3 else True) for wish in wishes]
+        return self._requesting.plan(self.state(), asked, self.clock.now_us())
+
+    def requests(self) -> list[RequestStatus]:
+        """What was asked for and how far it is, newest first."""
+        return requests(self.state())
+
+    def cancel(self, request: int) -> tuple[RequestStatus, RequestStatus]:
+        """Take a request back; it as it was and as it is now."""
+        return self._requesting.cancel(self.state(), request, self.clock.now_us())

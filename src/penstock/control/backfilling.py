@@ -19,6 +19,7 @@ from penstock.control.tablestate import TableState
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.requests.needs import Need, Piece, asked
+from penstock.requests.reach import reach
 
 
 class Backfilling(Propagation):
@@ -61,40 +62,38 @@ class Backfilling(Propagation):
         if state is None or not wanted:
             self._finish(request, event.at_us)
             return
-        joined, at_us = self._queued_below(event.table, wanted, event.at_us)
-        request.joined = tuple(sorted(joined | self._queued(state, wanted)))
+        reached = reach(self.graph, {event.table: wanted}, downstream=event.downstream)
+        request.joined = self._sharing(reached)
+        at_us = self._joined_at(event.table, reached, event.at_us)
         state.counts.requests += 1
         rest = wanted - self._join_running(state, wanted, self.number)
         if rest:
             self.require(state, rest, asked(at_us, self.number))
+            state.amount += event.size_bytes
         request.open.add(event.table)
         if state.failed or state.retry_at_us is not None:
             # A newer request takes the place of the one that failed.
             state.failed, state.attempt, state.retry_at_us = False, 0, None
         self.touched.add(event.table)
 
-    def _queued(self, state: TableState, wanted: PartitionSet) -> set[int]:
-        return {number for _, _, need in state.needs.within(wanted) for number in need.requests}
+    def _sharing(self, reached: dict[str, PartitionSet]) -> tuple[int, ...]:
+        """Open requests that reach partitions which this one reaches, too: those are made once for both."""
+        found = []
+        for other in self.requests.values():
+            if other.finished_us is None and other.number != self.number:
+                theirs = reach(self.graph, {other.table: other.wanted}, downstream=other.downstream)
+                if any(name in reached and where & reached[name] for name, where in theirs.items()):
+                    found.append(other.number)
+        return tuple(sorted(found))
 
-    def _queued_below(self, name: str, wanted: PartitionSet, at_us: int) -> tuple[set[int], int]:
-        """Queued requests that this one is going to reach on its way down, and the oldest of their dates."""
-        found: set[int] = set()
-        if not any(request.finished_us is None for request in self.requests.values() if request.number != self.number):
-            return found, at_us
-        reach = {name: wanted}
-        for table in self.graph.order:
-            if table not in reach:
-                continue
-            for edge in self.graph.out[table]:
-                if edge.table != table:
-                    affected = edge.map.affected(reach[table])
-                    reach[edge.table] = reach.get(edge.table, EMPTY) | affected
+    def _joined_at(self, name: str, reached: dict[str, PartitionSet], at_us: int) -> int:
+        """The oldest date of the queued requests that this one is going to reach on its way down."""
+        for table, where in reached.items():
             if table != name:
-                for _, _, need in self.tables[table].needs.within(reach[table]):
+                for _, _, need in self.tables[table].needs.within(where):
                     if not need.changed:
-                        found.update(need.requests)
                         at_us = min(at_us, need.at_us)
-        return found, at_us
+        return at_us
 
     def _join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
         """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now."""
@@ -112,9 +111,6 @@ class Backfilling(Propagation):
                 also = replace(piece.need, requests=(*piece.need.requests, number))
                 pieces.append(Piece(start, end, also))
         if joined:
-            shared = {other for piece in pieces for other in piece.need.requests if number in piece.need.requests}
-            request = self.requests[number]
-            request.joined = tuple(sorted({*request.joined, *shared} - {number}))
             pieces.sort(key=lambda piece: piece.start_us)
             running.job = replace(running.job, pieces=tuple(pieces))
         return joined
@@ -130,6 +126,8 @@ class Backfilling(Propagation):
             state = self.tables.get(name)
             if state is not None:
                 self._drop(state, request)
+                if not state.needs and not state.files:
+                    state.amount = 0.0
                 self.touched.add(name)
         self._settle_requests(event.at_us)
 

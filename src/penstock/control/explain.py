@@ -110,6 +110,11 @@ def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
     return tuple(found)
 
 
+def waits(state: State, name: str) -> str | None:
+    """Why nothing of a table runs now; None if something does, or nothing is pending."""
+    return _waits(state, state.tables[name], _sources(state, name))[0]
+
+
 def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> tuple[str | None, tuple[str, ...]]:
     if table.running is not None or not (table.files or table.needs):
         return None, ()

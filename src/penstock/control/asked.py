@@ -1,0 +1,118 @@
+"""Every request at a glance: how far it is, what it waits for, with what it was merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.control.explain import waits
+from penstock.control.readiness import blocked, ready_work
+from penstock.control.request import Request
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.partitions import EMPTY, Interval, PartitionSet
+from penstock.requests.reach import reach
+
+Stage = Literal["running", "queued", "waiting", "done", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStatus:
+    request: int
+    table: str
+    stage: Stage
+    reason: str
+    downstream: bool
+    asked_us: int
+    deadline_us: int | None
+    finished_us: int | None
+    # What was asked for, as whole partitions that the table had.
+    ranges: tuple[Interval, ...]
+    partitions: int
+    # Partitions made so far and still to be made for it, in all tables.
+    made: int
+    left: int
+    updates: int
+    # Requests with which it shares work.
+    merged_with: tuple[int, ...]
+    # The tables that have work to do for it now, and why nothing of it runs.
+    tables: tuple[str, ...]
+    waits: str | None
+    # Partitions of other tables that hold its change back by their policy.
+    held: int
+    # Of what was asked for, how many partitions were dropped by cancelling.
+    dropped: int
+
+
+def requests(state: State) -> list[RequestStatus]:
+    """The newest first."""
+    return [_status(state, request) for request in sorted(state.requests.values(), key=lambda r: -r.number)]
+
+
+def _status(state: State, request: Request) -> RequestStatus:
+    todo = {name: work for name in state.graph.order if (work := work_for(state.tables[name], request.number))}
+    running = [name for name in todo if _runs_for(state.tables[name], request.number)]
+    why = None
+    if todo and not running:
+        why = next((text for name in todo if (text := waits(state, name))), None)
+    if request.finished_us is not None:
+        stage: Stage = "done" if request.cancelled_us is None else "cancelled"
+    elif running:
+        stage = "running"
+    else:
+        stage = "waiting" if any(request.made.values()) or _blocked(state, todo) else "queued"
+    table = state.tables.get(request.table)
+    grain = table.table.grain if table is not None else None
+    left = reach(state.graph, todo, lambda name: state.extent(state.tables[name]), downstream=request.downstream)
+    return RequestStatus(
+        request=request.number,
+        table=request.table,
+        stage=stage,
+        reason=request.reason,
+        downstream=request.downstream,
+        asked_us=request.at_us,
+        deadline_us=request.deadline_us,
+        finished_us=request.finished_us,
+        ranges=request.wanted.intervals,
+        partitions=request.wanted.count(grain) if grain is not None else 0,
+        made=sum(request.made.values()),
+        left=sum(where.count(state.graph.tables[name].grain) for name, where in left.items()),
+        updates=request.updates,
+        merged_with=request.joined,
+        tables=tuple(todo),
+        waits=why,
+        held=_held(state, request.number) if request.held else 0,
+        dropped=request.dropped.count(grain) if grain is not None else 0,
+    )
+
+
+def work_for(table: TableState, number: int) -> PartitionSet:
+    """The partitions of a table that are to be made, or are being made, for a request."""
+    found = [(start, end) for start, end, need in table.needs.pieces() if number in need.requests]
+    if table.running is not None:
+        found += [(p.start_us, p.end_us) for p in table.running.job.pieces if number in p.need.requests]
+    return PartitionSet.of(*found) if found else EMPTY
+
+
+def _runs_for(table: TableState, number: int) -> bool:
+    return table.running is not None and any(number in piece.need.requests for piece in table.running.job.pieces)
+
+
+def _blocked(state: State, todo: dict[str, PartitionSet]) -> bool:
+    """Whether something other than its turn holds a request up."""
+    return bool(todo) and not any(_ready(state, state.tables[name]) for name in todo)
+
+
+def _ready(state: State, table: TableState) -> bool:
+    if blocked(state, table) is not None:
+        return False
+    return table.table.is_base or bool(ready_work(state, table).pieces)
+
+
+def _held(state: State, number: int) -> int:
+    return sum(
+        table.table.grain.count(start, end)
+        for table in state.tables.values()
+        for start, end, need in table.held.pieces()
+        if number in need.requests
+    )
