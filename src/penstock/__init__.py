@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.declare.api import base_table, feed, table
+from penstock.declare.flow import flow
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.app import Warehouse
 
 __version__ = "0.1.0"
-__all__ = ["PenstockError", "Warehouse", "base_table", "feed", "table"]
+__all__ = ["PenstockError", "Warehouse", "base_table", "feed", "flow", "table"]
 
 
 def __getattr__(name: str) -> Any:

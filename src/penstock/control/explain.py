@@ -65,6 +65,11 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         *_last(table, now),
         *_pending(table, oldest, now),
         *([f"nothing of it runs now: {waits}"] if waits else []),
+        *(
+            [f"it is made together with {table.table.leader}: `penstock explain {table.table.leader}`"]
+            if table.table.leader
+            else []
+        ),
         *_from(sources),
         *([f"it failed {table.attempt} times, last with: {table.error}"] if table.error else []),
     ]

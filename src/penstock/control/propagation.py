@@ -129,6 +129,8 @@ class Propagation:
         name = source.table.name
         for edge in self.graph.out[name]:
             reader = self.tables[edge.table]
+            if reader.table.leader is not None:
+                continue  # what its leader is told is enough
             if edge.table == name:
                 told = self._tell_itself(reader, edge, change)
             elif self.graph.flows[edge.table]:

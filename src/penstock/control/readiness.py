@@ -45,6 +45,9 @@ def blocked(state: State, table: TableState) -> str | None:
         return "it failed; `penstock retry` tries again"
     if table.retry_at_us is not None and table.retry_at_us > state.now_us:
         return "it waits before the next try"
+    for other in (table.table.leader, *state.graph.followers.get(table.table.name, ())):
+        if other is not None and state.tables[other].running is not None:
+            return f"an update of {other} is running, with which it is made"
     if any(running.job.table == table.table.name for running in state.busy.values()):
         return "an update from before it was declared anew is running"
     return None

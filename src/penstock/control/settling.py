@@ -71,6 +71,7 @@ class Settling:
         """The partitions of a table whose content before its edge is going to change; with `any_change` also those
         that only get new rows, which matters to whoever cannot cut them off."""
         state = self._state
+        name = state.tables[name].table.leader or name
         any_change = any_change or state.graph.fluid[name]
         known = self._known.get((name, any_change))
         if known is not None:

@@ -118,10 +118,14 @@ class State(Backfilling):
             elif self._redefined(state, table):
                 again.append(state)
             self.tables[name] = state
+        again += self._with_new_followers(again)
         for state in again:
             self._restate(state, event.at_us)
         # A new view starts from what its sources already hold.
         for name, state in self.tables.items():
+            if state.table.leader is not None:
+                state.needs, state.held = pending(), pending()  # what its leader needs is enough
+                continue
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
             if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))
@@ -142,6 +146,16 @@ class State(Backfilling):
                 here -= new
             self.admit(state, here, need)
 
+    def _with_new_followers(self, again: list[TableState]) -> list[TableState]:
+        """Leaders that must make everything again because one of those who follow them is new or another than before."""
+        changed = {id(state) for state in again}
+        return [
+            self.tables[leader]
+            for leader, followers in self.graph.followers.items()
+            if id(self.tables[leader]) not in changed
+            and any(id(self.tables[name]) in changed or not self.tables[name].exists for name in followers)
+        ]
+
     def _redefined(self, state: TableState, table: Table) -> bool:
         """Whether what makes a table is another than before."""
         before, state.table = state.table, table
@@ -152,7 +166,7 @@ class State(Backfilling):
             pieces, state.held = list(state.held.pieces()), pending()
             for start, end, need in pieces:
                 self._hold(state, PartitionSet.of(table.grain.hull(start, end)), need)
-        elif before.logic == table.logic and before.sources == table.sources:
+        elif (before.logic, before.sources, before.leader) == (table.logic, table.sources, table.leader):
             return False
         state.failed, state.attempt, state.error, state.retry_at_us = False, 0, None, None
         return True
@@ -199,7 +213,8 @@ class State(Backfilling):
     # Files
 
     def _fed(self, feed: str) -> Iterator[TableState]:
-        return (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
+        fed = (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
+        return (state for state in fed if state.table.leader is None)
 
     def _file_arrived(self, event: FileArrived) -> None:
         for state in self._fed(event.feed):
@@ -274,7 +289,7 @@ class State(Backfilling):
         if state is None:
             return  # it was taken out of the warehouse just now
         state.running = running
-        self.touched.add(job.table)
+        self._touch(job.table)
         if job.files:
             state.loading = min(state.order.get(file.uri, state.arrived) for file in job.files)
         for file in job.files:
@@ -317,12 +332,30 @@ class State(Backfilling):
         for publication in event.publications:
             if publication.table in self.tables:
                 self._published(self.tables[publication.table], publication, job, event.at_us)
+                if publication.table != event.table:
+                    self._followed(self.tables[publication.table], state)
         self._reload(state, event)
         self._keep_promises(state, event.at_us)
         if state.redefined:
             self._restate(state, event.at_us)
         if self.requests:
             self._made_for_requests(state, job, event.at_us)
+
+    def _followed(self, follower: TableState, leader: TableState) -> None:
+        follower.last, follower.last_finished_us, follower.last_how = (
+            leader.last,
+            leader.last_finished_us,
+            leader.last_how,
+        )
+        follower.seen_us = leader.seen_us
+        follower.counts.updates += 1
+
+    def _touch(self, name: str) -> None:
+        """Whether a table may run depends on those with which it is made."""
+        self.touched.add(name)
+        if name in self.graph.tables:
+            leader = self.graph.tables[name].leader
+            self.touched.update((*self.graph.followers.get(name, ()), *([leader] if leader is not None else [])))
 
     def _reload(self, state: TableState, event: UpdateFinished) -> None:
         """Files that got other content while they were loaded: their old rows are in the table now and must go."""
@@ -341,7 +374,7 @@ class State(Backfilling):
             if running.job.id == job:
                 del self.busy[track]
                 break
-        self.touched.add(table)
+        self._touch(table)
         state = self.tables.get(table)
         return state if state is not None and state.running is not None and state.running.job.id == job else None
 

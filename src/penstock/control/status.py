@@ -49,6 +49,7 @@ def status(state: State, now_us: int | None = None) -> list[TableStatus]:
 
 def _status(state: State, table: TableState, now_us: int) -> TableStatus:
     spec = table.table
+    lead = state.tables[spec.leader] if spec.leader is not None else table
     staleness = now_us - table.edge_us if table.edge_us is not None else None
     grain = spec.grain
     waiting = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
@@ -60,7 +61,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
     return TableStatus(
         table=spec.name,
         kind="base" if spec.is_base else "derived",
-        doing=_doing(table),
+        doing=_doing(table) if lead is table or table.running is not None else _doing(lead),
         priority=spec.priority,
         complete_us=table.edge_us,
         staleness_us=staleness,
@@ -70,8 +71,8 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         pending_files=len(table.files),
         pending_partitions=pending,
         oldest_change_us=oldest,
-        running_s=(now_us - table.running.started_us) / SECOND_US if table.running else None,
-        error=table.error,
+        running_s=(now_us - lead.running.started_us) / SECOND_US if lead.running else None,
+        error=lead.error,
         updates=table.counts.updates,
         folded=table.counts.folded,
         merged=table.counts.merged,

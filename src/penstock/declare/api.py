@@ -27,6 +27,7 @@ from typing import Any, TypeVar, overload
 
 from penstock.declare.config import FeedConfig, Flaw, TableConfig, validate
 from penstock.declare.problems import Location, Problem
+from penstock.flows.description import Flow
 
 # The global variable of a project's module in which its declarations gather, in order.
 DECLARED = "__penstock_declared__"
@@ -75,11 +76,13 @@ class TableDeclaration(Declaration):
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     flaws: tuple[Flaw, ...] = ()
     broken: frozenset[str] = frozenset()
+    # The flow that makes it, perhaps with other tables.
+    flow: Flow | None = None
 
     @property
     def is_plain(self) -> bool:
         """The base table that a feed has by itself: its rows as they come."""
-        return self.sql is None and self.function is None
+        return self.sql is None and self.function is None and self.flow is None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, so that it can be tested by hand."""
@@ -89,7 +92,7 @@ class TableDeclaration(Declaration):
 
 def feed(name: str, **settings: Any) -> FeedDeclaration:
     """A feed of files; the settings are those of `[feeds.NAME]` in penstock.toml."""
-    author = _author()
+    author = author_of_call()
     checked = validate(FeedConfig, settings)
     return author.keep(FeedDeclaration(name, checked.value, author.where, {}, checked.flaws, checked.broken))
 
@@ -102,17 +105,17 @@ def table(
     function: Function | None = None, /, **settings: Any
 ) -> TableDeclaration | Callable[[Function], TableDeclaration]:
     """A table computed by the decorated function from the DataFrames of its sources, named by its parameters."""
-    author = _author()
+    author = author_of_call()
     return _declared(function, settings, author) if function else lambda found: _declared(found, settings, author)
 
 
 def base_table(*, feed: str, **settings: Any) -> Callable[[Function], TableDeclaration]:
     """A base table whose rows are what the decorated function makes of the feed's rows, file by file."""
-    author = _author()
+    author = author_of_call()
     return lambda found: _declared(found, {"feed": feed, **settings}, author)
 
 
-def _declared(function: Function, settings: dict[str, Any], author: _Author) -> TableDeclaration:
+def _declared(function: Function, settings: dict[str, Any], author: Author) -> TableDeclaration:
     if not inspect.isfunction(function):
         raise TypeError(f"@table is written above a function, not above {type(function).__name__}")
     checked = validate(TableConfig, settings)
@@ -132,7 +135,7 @@ D = TypeVar("D", FeedDeclaration, TableDeclaration)
 
 
 @dataclass(frozen=True)
-class _Author:
+class Author:
     """A line of a module, and the list of declarations of the project that the module belongs to, if it does."""
 
     where: Location
@@ -144,14 +147,14 @@ class _Author:
         return declaration
 
 
-def _author() -> _Author:
+def author_of_call() -> Author:
     """The place in a module from which this was called, perhaps through functions of other modules that help."""
     caller = sys._getframe(2)
     frame: FrameType | None = caller
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     frame = frame or caller
-    return _Author(Location(frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get(DECLARED))
+    return Author(Location(frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get(DECLARED))
 
 
 def keyword_lines(tree: ast.AST, line: int) -> dict[str, int]:

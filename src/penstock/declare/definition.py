@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.project import Declarations
-from penstock.declare.sqlview import Aggregate, Rowwise, Shape, View
+from penstock.declare.sqlview import Aggregate, OutputColumn, Rowwise, Shape, View
+from penstock.flows.activities import UNKNOWN
+from penstock.flows.description import TypedFlow
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.relations import SAME
@@ -30,6 +32,8 @@ class Definition:
     columns: Shape | None = None
     # A base table whose feed restates: each file takes the place of what was there.
     restated: bool = False
+    # The flow that makes it, perhaps with other tables, and the columns at each of its steps.
+    flow: TypedFlow | None = None
 
     @property
     def name(self) -> str:
@@ -42,6 +46,8 @@ class Definition:
             return f"replaced: each file states {'the table' if self.table.grain is WHOLE else 'its partitions'} anew"
         if self.table.is_base:
             return "appended: rows of new files are added"
+        if self.flow is not None:
+            return f"by the flow {self.flow.flow.name}, together with all tables of it"
         if self.view is None:
             return "full: a Python function, whose partitions are computed again from all their rows"
         if isinstance(self.view.how, Rowwise | Aggregate) and not self.table.foldable:
@@ -70,6 +76,13 @@ def schema_of(view: View) -> Schema | None:
     if view.columns is None or any(column.type is None for column in view.columns):
         return None
     return tuple(Column(column.name, column.type or "string") for column in view.columns)
+
+
+def shape_of(columns: Schema | None) -> Shape | None:
+    """The columns at some place of a flow as those of a view."""
+    if columns is None:
+        return None
+    return tuple(OutputColumn(each.name, None if each.type == UNKNOWN else each.type, ()) for each in columns)
 
 
 def foldable_view(view: View, table: Table, timed: bool) -> bool:

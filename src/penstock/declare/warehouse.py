@@ -25,7 +25,8 @@ from penstock.declare.check_names import CONTEXT, feed_names, table_names
 from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems
 from penstock.declare.config import TableConfig
-from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of
+from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of, shape_of
+from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse, source_lines
@@ -157,7 +158,10 @@ class _Checker:
         if table.config.feed is not None:
             self._check_base(table)
             return {}
-        found = self._read_from_sql(table) if table.sql is not None else self._parameters(table)
+        if table.flow is not None:
+            found: dict[str, Location] | None = dict.fromkeys(table.flow.sources, table.where)
+        else:
+            found = self._read_from_sql(table) if table.sql is not None else self._parameters(table)
         if found is None:
             return {}
         if not found.keys() - {table.name}:
@@ -271,7 +275,15 @@ class _Checker:
             history_weight=config.history_weight,
             attempts=config.attempts,
             chop=config.chop,
+            leader=self._leader(declaration),
         )
+
+    def _leader(self, declaration: TableDeclaration) -> str | None:
+        """The table whose jobs make this one too: the first of its flow."""
+        if declaration.flow is None:
+            return None
+        leader = next(iter(declaration.flow.targets))
+        return leader if leader != declaration.name and leader in self.tables else None
 
     def _knows_time(self, declaration: TableDeclaration) -> bool:
         feed = self.feeds.get(declaration.config.feed or "")
@@ -314,6 +326,8 @@ class _Checker:
         definition = Definition(table, declaration, self._time_of(declaration), own, columns=own, restated=restated)
         if declaration.function is not None:
             definition = self._define_function(definition)
+        elif declaration.flow is not None:
+            definition = self._define_flow(definition, done)
         elif declaration.is_plain:
             rows = self.feed_schemas.get(declaration.config.feed or "")
             definition = replace(definition, table=replace(table, logic="rows"), schema=rows, columns=rows)
@@ -323,7 +337,9 @@ class _Checker:
             definition = self._define_view(definition, done)
         plain = declaration.is_plain  # then its feed was checked
         if definition.time is not None and not plain and "partition" not in declaration.broken:
-            columns = own or (definition.view.columns if definition.view else None)
+            columns: Shape | None = own or (definition.view.columns if definition.view else None)
+            if definition.flow is not None:
+                columns = definition.columns
             if columns is not None:
                 where, grain = declaration.at("time"), declaration.config.partition
                 self.problems.extend(time_problems(where, what, definition.time, columns, grain))
@@ -338,6 +354,24 @@ class _Checker:
         wants = CONTEXT in inspect.signature(declaration.function).parameters
         chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
         return replace(definition, table=replace(table, logic=logic, chop=chop), wants_partition=wants)
+
+    def _define_flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        assert declaration.flow is not None
+        known = {name: with_unknown(done[name].columns) for name in declaration.flow.sources if name in done}
+        flow, problems = check_flow(declaration.flow, known, declaration)
+        if table.leader is None:  # else they were told of the leader
+            self.problems.extend(problems)
+        logic = f"{declaration.flow.fingerprint}:{declaration.config.code_version or ''}"
+        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
+        columns = flow.columns(declaration.name)
+        return replace(
+            definition,
+            table=replace(table, logic=logic, chop=chop),
+            flow=flow,
+            schema=known_schema(columns),
+            columns=shape_of(columns),
+        )
 
     def _define_base(self, definition: Definition) -> Definition:
         declaration, table = definition.declaration, definition.table

@@ -120,14 +120,14 @@ class Derivation:
             frame = self._view(partitions, None)
         else:
             single = [PartitionSet(((start, self.grain.shift(start, 1)),)) for start in partitions.starts(self.grain)]
-            frames = [self._view(each, each.intervals[0]) for each in single if self._has_input(each)]
+            frames = [self._view(each, each.intervals[0]) for each in single if self.has_input(each)]
             # Without input there are no rows, but the columns must be known.
             frame = (
                 reduce(DataFrame.unionAll, frames) if frames else self._view(single[0], single[0].intervals[0]).limit(0)
             )
         return Output(self._cut(frame, partitions), partitions, False, self.bytes, self._hidden())
 
-    def _has_input(self, partition: PartitionSet) -> bool:
+    def has_input(self, partition: PartitionSet) -> bool:
         """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
         for every hour that nothing happened in, back to the first record ever."""
         return any(
@@ -144,9 +144,7 @@ class Derivation:
 
     def _view(self, partitions: PartitionSet, one: Interval | None) -> DataFrame:
         """The view's rows for some partitions."""
-        frames = {}
-        for edge in self.graph.into[self.job.table]:
-            frames[edge.source] = self._source(edge, partitions)
+        frames = self.sources(partitions)
         view = self.definition.view
         if view is None:
             return self._called(frames, one)
@@ -162,6 +160,12 @@ class Derivation:
             arguments = {name: arguments[name] for name in view.parameters}
         return self.session.sql(sql, args=arguments or None)
 
+    def sources(
+        self, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
+    ) -> dict[str, DataFrame]:
+        """The rows of each source that some partitions are made from; `seen` is told the files of each."""
+        return {edge.source: self._source(edge, partitions, seen) for edge in self.graph.into[self.job.table]}
+
     def _called(self, frames: dict[str, DataFrame], one: Interval | None) -> DataFrame:
         function = self.definition.declaration.function
         assert function is not None
@@ -175,9 +179,12 @@ class Derivation:
             )
         return result
 
-    def _source(self, edge: Edge, partitions: PartitionSet) -> DataFrame:
+    def _source(
+        self, edge: Edge, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
+    ) -> DataFrame:
         within = _unless_everything(edge.map.required(partitions))
         found = self.lookup(edge.source, within, None)
+        seen((edge.source, found))
         self.bytes += found.size_bytes
         return self._until_edge(edge, self._read(found))
 

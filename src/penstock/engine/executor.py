@@ -4,9 +4,10 @@ changed, the event, the versions, the state of the loaded files. Before it nothi
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from penstock.control.events import Event, FeedFile, FileQuarantined, Job, Publi
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.rows import time_range
 from penstock.errors import PenstockError
+from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.schema import Schema
@@ -51,7 +53,8 @@ class Computed:
     made: tuple[Made, ...]
     how: str
     quarantined_rows: int = 0
-    notes: dict[str, str] = field(default_factory=dict)
+    # Of a flow: the rows of its activities, times, memory.
+    report: FlowReport | None = None
 
 
 class Compute(Protocol):
@@ -130,16 +133,17 @@ class Executor:
             )
             snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
             self._step("files published")
-            publications: tuple[Publication, ...] = ()
-            if job.kind == "upkeep":
-                publications = (Publication(job.table, snapshot, append=True),)
-            else:
-                publication = self._publication(job, computed, snapshot, complete_us)
-                publications = (publication,)
-                reflects = {job.table: snapshot} if job.kind == "load" else None
-                if job.reflects is not None:
-                    reflects = dict(job.reflects)
-                self.store.put_version(conn, job.table, snapshot, at_us, complete_us, reflects, job.id)
+            publications: tuple[Publication, ...] = (Publication(job.table, snapshot, append=True),)
+            if job.kind != "upkeep":
+                tables = self.warehouse.graph.made_with(job.table)
+                publications = tuple(self._publication(job, name, computed, snapshot, complete_us) for name in tables)
+                for name in tables:
+                    reflects = {name: snapshot} if job.kind == "load" else None
+                    if job.reflects is not None:
+                        reflects = dict(job.reflects)
+                    self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
+            if computed.report is not None:
+                self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
             self._step("version recorded")
             if job.files:
                 feed = self.warehouse.definitions[job.table].table.feed
@@ -151,8 +155,8 @@ class Executor:
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, computed.how)])
             self._step("event appended")
 
-    def _own(self, job: Job, computed: Computed) -> list[Made]:
-        return [made for made in computed.made if made.table == job.table]
+    def _own(self, table: str, computed: Computed) -> list[Made]:
+        return [made for made in computed.made if made.table == table]
 
     def _partitions(self, job: Job, computed: Computed) -> tuple[Interval, ...]:
         if job.pieces:
@@ -160,12 +164,12 @@ class Executor:
         grain = self.warehouse.definitions[job.table].table.grain
         if grain is WHOLE:
             return ()
-        starts = {file.partition_us for made in self._own(job, computed) for file in made.files}
+        starts = {file.partition_us for made in self._own(job.table, computed) for file in made.files}
         return PartitionSet.of(*((start, grain.shift(start, 1)) for start in starts)).intervals
 
-    def _ranges(self, job: Job, computed: Computed) -> list[Interval]:
-        time = self.warehouse.definitions[job.table].time
-        return [r for made in self._own(job, computed) for r in time_range(made.files, time)] if time else []
+    def _ranges(self, table: str, computed: Computed) -> list[Interval]:
+        time = self.warehouse.definitions[table].time
+        return [r for made in self._own(table, computed) for r in time_range(made.files, time)] if time else []
 
     def _complete(self, job: Job, computed: Computed) -> int | None:
         """Up to which time the table is complete when this is published."""
@@ -173,7 +177,7 @@ class Executor:
             return job.complete_us
         definition = self.warehouse.definitions[job.table]
         feed = self.warehouse.graph.feeds[definition.table.feed or ""]
-        ranges = self._ranges(job, computed)
+        ranges = self._ranges(job.table, computed)
         if not self.warehouse.graph.flows[job.table] or feed.punctuated or not ranges:
             return None
         leading = max(end for _, end in ranges)
@@ -182,17 +186,19 @@ class Executor:
             return definition.table.grain.ceil(leading)
         return leading - feed.lateness_us
 
-    def _publication(self, job: Job, computed: Computed, snapshot: int, complete_us: int | None) -> Publication:
-        own = self._own(job, computed)
-        ranges = self._ranges(job, computed)
+    def _publication(
+        self, job: Job, table: str, computed: Computed, snapshot: int, complete_us: int | None
+    ) -> Publication:
+        own = self._own(table, computed)
+        ranges = self._ranges(table, computed)
         pieces = [(piece.start_us, piece.end_us) for piece in job.pieces]
         if job.kind == "load":
-            flows = self.warehouse.graph.flows[job.table]
+            flows = self.warehouse.graph.flows[table]
             changed = PartitionSet.of(*ranges, *pieces).intervals if flows else ()
         else:
             changed = changed_by(job.pieces, job.edge_us)
         return Publication(
-            table=job.table,
+            table=table,
             snapshot=snapshot,
             append=all(made.replace == () for made in own),
             changed=changed,
@@ -202,7 +208,7 @@ class Executor:
             rows=sum(file.records for made in own for file in made.files),
             size_bytes=sum(file.size_bytes for made in own for file in made.files),
             files=sum(len(made.files) for made in own if made.replace == ()),
-            quarantined_rows=computed.quarantined_rows,
+            quarantined_rows=computed.quarantined_rows if table == job.table else 0,
         )
 
     def _fail(self, job: Job, error: Exception, seconds: float) -> None:

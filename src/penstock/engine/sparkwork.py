@@ -17,6 +17,7 @@ from penstock.declare.sqlview import Aggregate
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
+from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.model.grain import WHOLE
@@ -39,12 +40,14 @@ class SparkWork:
         store: Store,
         catalogue: Catalogue,
         schema_of_feed: Callable[[str], Schema | None],
+        kept: Kept | None = None,
     ) -> None:
         self.session = session
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
+        self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept())
 
     def run(self, job: Job, folder: str) -> Computed:
         definition = self.warehouse.definitions[job.table]
@@ -55,14 +58,21 @@ class SparkWork:
                 return self._derive(job, definition, folder)
             return self._merge_small_files(job, definition, folder)
         except BaseException:
-            self._discard(job.table, folder)
+            self._discard(job.table, definition, folder)
             raise
 
-    def _discard(self, table: str, folder: str) -> None:
-        for name in (table, f"{table}_quarantine"):
+    def _discard(self, table: str, definition: Definition, folder: str) -> None:
+        names = [f"{table}_quarantine"]
+        if definition.flow is not None:
+            names += [quarantine_of(definition.flow.flow.name)]
+            keep = self.flows.kept.folders(table)
+        else:
+            keep = frozenset()
+        for name in (*self.warehouse.graph.made_with(table), *names):
             root = Path(self.catalogue.folder(name))
             for left in root.glob(f"{folder}*"):
-                shutil.rmtree(left, ignore_errors=True)
+                if left not in keep:
+                    shutil.rmtree(left, ignore_errors=True)
 
     def _stage(
         self, frame: DataFrame, definition: Definition, folder: str, input_bytes: int, hidden: Sequence[str] = ()
@@ -214,6 +224,9 @@ class SparkWork:
         return find
 
     def _derive(self, job: Job, definition: Definition, folder: str) -> Computed:
+        if definition.flow is not None:
+            derivation = Derivation(self.session, self.warehouse, job, self._lookup(job))
+            return self.flows.derive(job, definition, derivation, folder)
         outputs, how = Derivation(self.session, self.warehouse, job, self._lookup(job)).outputs()
         made = []
         # A table over sources without time is always made as a whole.

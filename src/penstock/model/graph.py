@@ -37,20 +37,28 @@ class Graph:
                 )
                 self.out[source.table].append(edge)
                 self.into[table.name].append(edge)
+        self.followers: dict[str, tuple[str, ...]] = {}
+        for table in self.tables.values():
+            if table.leader is not None:
+                self.followers[table.leader] = (*self.followers.get(table.leader, ()), table.name)
         self.order = self._topological()
 
     def _topological(self) -> tuple[str, ...]:
-        waiting = {name: sum(edge.source != name for edge in self.into[name]) for name in self.tables}
+        waiting = {
+            name: sum(edge.source != name for edge in self.into[name]) + (table.leader is not None)
+            for name, table in self.tables.items()
+        }
         ready = sorted(name for name, count in waiting.items() if not count)
         order: list[str] = []
         while ready:
             name = ready.pop()
             order.append(name)
-            for edge in self.out[name]:
-                if edge.table != name:
-                    waiting[edge.table] -= 1
-                    if not waiting[edge.table]:
-                        ready.append(edge.table)
+            below = (edge.table for edge in self.out[name] if edge.table != name)
+            # One job makes them all: who reads a follower comes after the leader, too.
+            for each in (*below, *self.followers.get(name, ())):
+                waiting[each] -= 1
+                if not waiting[each]:
+                    ready.append(each)
         if len(order) < len(self.tables):
             raise CycleError(self._cycle({name for name, count in waiting.items() if count}))
         return tuple(order)
@@ -62,6 +70,10 @@ class Graph:
             if before in path:
                 return [before, *reversed(path[path.index(before) :])]
             path.append(before)
+
+    def made_with(self, name: str) -> tuple[str, ...]:
+        """The tables that a job of this one makes: itself, and those that follow it."""
+        return (name, *self.followers.get(name, ()))
 
     @cached_property
     def rank(self) -> dict[str, int]:
@@ -167,6 +179,7 @@ class Graph:
         """Of each table the largest priority among itself and everything made from it (Golab et al., Sec. 3.3)."""
         found: dict[str, float] = {}
         for name in reversed(self.order):
-            below = (found[edge.table] for edge in self.out[name] if edge.table != name)
+            below = [found[edge.table] for edge in self.out[name] if edge.table != name]
+            below += [found[follower] for follower in self.followers.get(name, ())]
             found[name] = max(self.tables[name].priority, *below, 0.0)
         return found

@@ -71,6 +71,9 @@ class Table:
     propagate: tuple[str, ...] = ALL
     # What becomes of a running update when a change of the partitions that it makes comes.
     overrun: Overrun = "queue"
+    # The table whose jobs make this one too, in the same transaction; it has no updates of its own. Both have the same
+    # partitioning and read the same sources.
+    leader: str | None = None
 
     @property
     def grain(self) -> Grain:

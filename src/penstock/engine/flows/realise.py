@@ -1,0 +1,322 @@
+"""How Spark does each activity. Every function takes the rows that come in and gives those that go out; for checks, also
+those that are refused. Nothing runs here: frames are lazy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce, singledispatch
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from penstock.engine.rows import RowsProblem, quoted, schema_of
+from penstock.flows.activities import (
+    Activity,
+    Aggregate,
+    BlackBox,
+    Check,
+    Deduplicate,
+    Derive,
+    Drop,
+    Filter,
+    HasType,
+    InDomain,
+    Join,
+    Lookup,
+    Matches,
+    NotNull,
+    Pivot,
+    Reformat,
+    Route,
+    Select,
+    Sort,
+    SortedUnion,
+    Split,
+    Union,
+    Unpivot,
+)
+from penstock.flows.activities.checks import Literal
+from penstock.flows.activities.group import direction
+from penstock.model.schema import Schema, parse_ddl
+
+_NUMBER, _FOUND = "_penstock_n", "_penstock_found"
+
+
+class Loaded(Protocol):
+    """What a target of the flow held before: its rows with these columns, none if it does not exist yet."""
+
+    def __call__(self, table: str, columns: Schema) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an activity gets: the rows of its providers, in order, and the way to what is loaded."""
+
+    frames: tuple[DataFrame, ...]
+    loaded: Loaded
+
+    @property
+    def rows(self) -> DataFrame:
+        return self.frames[0]
+
+
+@singledispatch
+def realise(activity: Activity, given: Inputs) -> DataFrame:
+    raise NotImplementedError(activity.kind)
+
+
+@singledispatch
+def refused(activity: Check, given: Inputs) -> DataFrame:
+    """The rows that a check refuses, as they came in."""
+    return given.rows.where(f"not ({good(activity)})")
+
+
+# Checks
+
+
+@singledispatch
+def good(activity: Check) -> str:
+    """Whether a row is good, as SQL that is never null."""
+    raise NotImplementedError(activity.kind)
+
+
+@good.register
+def _(activity: NotNull) -> str:
+    return " and ".join(f"{quoted(name)} is not null" for name in activity.columns)
+
+
+@good.register
+def _(activity: Filter) -> str:
+    return f"coalesce(({activity.condition}), false)"
+
+
+@good.register
+def _(activity: Matches) -> str:
+    return f"coalesce({quoted(activity.column)} rlike {literal(activity.pattern)}, false)"
+
+
+@good.register
+def _(activity: HasType) -> str:
+    name = quoted(activity.column)
+    return f"({name} is null or try_cast({name} as {activity.type}) is not null)"
+
+
+@good.register
+def _(activity: InDomain) -> str:
+    name = quoted(activity.column)
+    if activity.values:
+        return f"coalesce({name} in ({', '.join(map(literal, activity.values))}), false)"
+    bounds = [f"{name} >= {literal(activity.low)}"] if activity.low is not None else []
+    bounds += [f"{name} <= {literal(activity.high)}"] if activity.high is not None else []
+    return f"coalesce({' and '.join(bounds)}, false)"
+
+
+@realise.register
+def _(activity: NotNull, given: Inputs) -> DataFrame:
+    if activity.bad != "default":
+        return given.rows.where(good(activity))
+    return _replaced(given.rows, {name: f"coalesce({quoted(name)}, {activity.default})" for name in activity.columns})
+
+
+@realise.register
+def _(activity: Filter, given: Inputs) -> DataFrame:
+    return given.rows.where(activity.condition)
+
+
+@realise.register(Matches)
+@realise.register(InDomain)
+def _(activity: Matches | InDomain, given: Inputs) -> DataFrame:
+    if activity.bad != "default":
+        return given.rows.where(good(activity))
+    name = activity.column
+    return _replaced(given.rows, {name: f"if({good(activity)}, {quoted(name)}, {activity.default})"})
+
+
+@realise.register
+def _(activity: HasType, given: Inputs) -> DataFrame:
+    name = activity.column
+    value = f"try_cast({quoted(name)} as {activity.type})"
+    if activity.bad == "default":
+        value = f"if({good(activity)}, {value}, cast({activity.default} as {activity.type}))"
+        return _replaced(given.rows, {name: value})
+    return _replaced(given.rows.where(good(activity)), {name: value})
+
+
+# Columns
+
+
+@realise.register
+def _(activity: Derive, given: Inputs) -> DataFrame:
+    return _replaced(given.rows, dict(activity.expressions))
+
+
+@realise.register
+def _(activity: Reformat, given: Inputs) -> DataFrame:
+    name = activity.column
+    text = f"regexp_replace({quoted(name)}, {literal(activity.pattern)}, {literal(activity.replacement)})"
+    return _replaced(given.rows, {name: text})
+
+
+@realise.register
+def _(activity: Select, given: Inputs) -> DataFrame:
+    return given.rows.selectExpr(*(f"{expression} as {quoted(name)}" for name, expression in activity.expressions))
+
+
+@realise.register
+def _(activity: Drop, given: Inputs) -> DataFrame:
+    return given.rows.drop(*activity.columns)
+
+
+@realise.register
+def _(activity: Split, given: Inputs) -> DataFrame:
+    return given.rows.select(*map(quoted, activity.columns))
+
+
+@realise.register
+def _(activity: Route, given: Inputs) -> DataFrame:
+    tests = [f"not coalesce(({before}), false)" for before in activity.before]
+    tests += [f"({activity.condition})"] if activity.condition is not None else []
+    return given.rows.where(" and ".join(tests))
+
+
+# Several inputs
+
+_JOINS = {"semi": "left_semi", "anti": "left_anti", "full": "full_outer"}
+
+
+@realise.register
+def _(activity: Join, given: Inputs) -> DataFrame:
+    left, right = given.frames
+    on = list(activity.keys) if activity.condition is None else F.expr(activity.condition)
+    return left.join(right, on, _JOINS.get(activity.how, activity.how))
+
+
+@realise.register
+def _(activity: Lookup, given: Inputs) -> DataFrame:
+    rows, reference = given.frames
+    keys = {key.lower() for key in activity.keys}
+    wanted = activity.columns or tuple(name for name in reference.columns if name.lower() not in keys)
+    # One row for each key, whatever the reference has: a look-up never multiplies rows. The least one counts, so that it
+    # is the same one every time.
+    chosen = reference.groupBy(*map(quoted, activity.keys)).agg(
+        F.expr(f"min(struct({', '.join(map(quoted, wanted))})) as {_FOUND}")
+    )
+    how = "left" if activity.bad == "default" else "inner"
+    columns = [quoted(name) for name in rows.columns]
+    columns += [f"{_FOUND}.{quoted(name)} as {quoted(name)}" for name in wanted]
+    return rows.join(chosen, list(activity.keys), how).selectExpr(*columns)
+
+
+@refused.register
+def _(activity: Lookup, given: Inputs) -> DataFrame:
+    rows, reference = given.frames
+    return rows.join(reference.select(*map(quoted, activity.keys)), list(activity.keys), "left_anti")
+
+
+@realise.register
+def _(activity: Union, given: Inputs) -> DataFrame:
+    return reduce(DataFrame.unionByName, given.frames)
+
+
+@realise.register
+def _(activity: SortedUnion, given: Inputs) -> DataFrame:
+    return _sorted(reduce(DataFrame.unionByName, given.frames), activity.by)
+
+
+# Groups and orders
+
+
+@realise.register
+def _(activity: Aggregate, given: Inputs) -> DataFrame:
+    computed = [F.expr(f"{expression} as {quoted(name)}") for name, expression in activity.expressions]
+    return given.rows.groupBy(*map(quoted, activity.by)).agg(*computed)
+
+
+@realise.register
+def _(activity: Sort, given: Inputs) -> DataFrame:
+    return _sorted(given.rows, activity.by)
+
+
+@realise.register
+def _(activity: Deduplicate, given: Inputs) -> DataFrame:
+    return _numbered(activity, given.rows).where(f"{_NUMBER} = 1").drop(_NUMBER)
+
+
+@refused.register
+def _(activity: Deduplicate, given: Inputs) -> DataFrame:
+    return _numbered(activity, given.rows).where(f"{_NUMBER} > 1").drop(_NUMBER)
+
+
+def _numbered(activity: Deduplicate, rows: DataFrame) -> DataFrame:
+    """All columns decide in the end, so that the first one is the same every time."""
+    ties = [F.col(quoted(name)) for name, type_ in rows.dtypes if not type_.startswith("map")]
+    window = Window.partitionBy(*map(quoted, activity.key)).orderBy(*(_order(each) for each in activity.order), *ties)
+    return rows.withColumn(_NUMBER, F.row_number().over(window))
+
+
+@realise.register
+def _(activity: Pivot, given: Inputs) -> DataFrame:
+    grouped = given.rows.groupBy(*map(quoted, activity.by))
+    return grouped.pivot(activity.column, list(activity.values)).agg(F.expr(activity.aggregate))
+
+
+@realise.register
+def _(activity: Unpivot, given: Inputs) -> DataFrame:
+    turned = {name.lower() for name in activity.columns}
+    kept = [quoted(name) for name in given.rows.columns if name.lower() not in turned]
+    values = [quoted(name) for name in activity.columns]
+    long = given.rows.unpivot(kept, values, activity.name, activity.value)  # type: ignore[arg-type]
+    return long.where(f"{quoted(activity.value)} is not null")
+
+
+def _order(text: str) -> Column:
+    name, descending = direction(text)
+    return F.col(quoted(name)).desc() if descending else F.col(quoted(name)).asc()
+
+
+def _sorted(rows: DataFrame, by: Sequence[str]) -> DataFrame:
+    return rows.sort(*(_order(each) for each in by))
+
+
+# Anything else
+
+
+@realise.register
+def _(activity: BlackBox, given: Inputs) -> DataFrame:
+    result = activity.function(*given.frames)
+    if not isinstance(result, DataFrame):
+        raise RowsProblem(f"the function {_called(activity)} returned {type(result).__name__}, expected a DataFrame")
+    found = {column.name.lower(): column.type for column in schema_of(result)}
+    promised = parse_ddl(activity.gives)
+    wrong = [c.name for c in promised if found.get(c.name.lower()) != c.type]
+    if wrong or len(found) != len(promised):
+        given_ = ", ".join(f"{column.name} {column.type}" for column in schema_of(result))
+        raise RowsProblem(
+            f"the function {_called(activity)} gave the columns {given_}; it says gives={activity.gives!r}"
+        )
+    return result.select(*(quoted(column.name) for column in promised))
+
+
+def _called(activity: BlackBox) -> str:
+    return getattr(activity.function, "__name__", "of the flow")
+
+
+# Expressions
+
+
+def _replaced(rows: DataFrame, expressions: dict[str, str]) -> DataFrame:
+    """The rows with columns replaced where they stand, or added."""
+    new = {name.lower(): f"{text} as {quoted(name)}" for name, text in expressions.items()}
+    kept = [new.pop(name.lower(), quoted(name)) for name in rows.columns]
+    return rows.selectExpr(*kept, *new.values())
+
+
+def literal(value: Literal) -> str:
+    """A value as Spark SQL writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{value!r}D" if isinstance(value, float) else str(value)

@@ -1,0 +1,159 @@
+"""What every activity has: what it is told, what rows it gives for what rows, and what becomes of bad rows.
+
+An activity is a description, nothing more: it says which columns it reads and gives, and finds what is wrong with that
+before anything runs. The engine knows how Spark does it. Expressions and conditions are Spark SQL; whoever checks a flow
+brings the knowledge of that language (`Sql`), so that this package needs none.
+
+Karagiannis, Vassiliadis and Simitsis (2013), Sec. 3, and the activities of ETL that they name in Sec. 1 and 7.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import ClassVar, Literal, Protocol
+
+from penstock.model.schema import Column, Schema
+
+# The type of a column where only Spark knows it.
+UNKNOWN = "?"
+
+# What becomes of a bad row: dropped and counted; kept readable beside the targets; the flow fails and publishes nothing;
+# or the bad value is replaced.
+Bad = Literal["reject", "quarantine", "fail", "default"]
+BAD: tuple[Bad, ...] = ("reject", "quarantine", "fail", "default")
+
+
+class Wrong(ValueError):
+    """What is wrong with an activity, each in one sentence."""
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("; ".join(messages))
+        self.messages = messages
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression over some columns: its type, and the columns that it looks at."""
+
+    type: str
+    reads: frozenset[str]
+
+
+class Sql(Protocol):
+    """Knows Spark SQL. Raises `Wrong` for what cannot be an expression over these columns."""
+
+    def typed(self, expression: str, columns: Schema) -> Typed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an activity gives: its columns; those that it looks at (None: all); those that it computes rather than passes."""
+
+    columns: Schema
+    reads: frozenset[str] | None
+    makes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Activity:
+    kind: ClassVar[str]
+    # Gives its first row only after it has all of its input.
+    blocking: ClassVar[bool] = False
+    # Every row that comes in goes out or is rejected, so that the counts must agree.
+    row_wise: ClassVar[bool] = False
+
+    @abstractmethod
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        """What comes out for what comes in. Raises `Wrong`."""
+
+    @property
+    def loaded(self) -> str | None:
+        """The target of the same flow whose present content it looks at, if it does."""
+        return None
+
+
+@dataclass(frozen=True)
+class Check(Activity):
+    """An activity that tells good rows from bad ones."""
+
+    row_wise: ClassVar[bool] = True
+
+    bad: Bad = "reject"
+
+    @property
+    @abstractmethod
+    def reason(self) -> str:
+        """Why a row is bad, for people."""
+
+
+def names(columns: Schema) -> tuple[str, ...]:
+    return tuple(column.name for column in columns)
+
+
+def column(columns: Schema, name: str) -> Column:
+    """A column by its name. Spark does not tell `Id` from `id`."""
+    for each in columns:
+        if each.name.lower() == name.lower():
+            return each
+    raise Wrong(missing(name, columns))
+
+
+def pick(columns: Schema, wanted: Iterable[str]) -> tuple[Column, ...]:
+    """Columns by their names; all that are missing are told at once."""
+    known = {each.name.lower(): each for each in columns}
+    wanted = tuple(wanted)
+    wrong = [missing(name, columns) for name in wanted if name.lower() not in known]
+    if wrong:
+        raise Wrong(*wrong)
+    return tuple(known[name.lower()] for name in wanted)
+
+
+def missing(name: str, columns: Schema) -> str:
+    near = get_close_matches(name.lower(), [each.name.lower() for each in columns], n=1)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    return f"unknown column `{name}`; {hint}there are: {', '.join(names(columns))}"
+
+
+def condition(text: str, columns: Schema, sql: Sql) -> frozenset[str]:
+    """The columns that a condition reads."""
+    found = sql.typed(text, columns)
+    if found.type not in ("boolean", UNKNOWN):
+        raise Wrong(f"`{text}` is {found.type}; expected a condition, which is true or false")
+    return found.reads
+
+
+def same_type(left: Column, right: Column) -> bool:
+    return UNKNOWN in (left.type, right.type) or left.type == right.type
+
+
+def with_columns(columns: Schema, new: Iterable[Column]) -> Schema:
+    """The columns with some replaced, where they stand, or added at the end."""
+    coming = {each.name.lower(): each for each in new}
+    kept = tuple(coming.pop(each.name.lower(), each) for each in columns)
+    return (*kept, *coming.values())
+
+
+def once(columns: Schema) -> Schema:
+    """The columns, if no name stands twice."""
+    seen: set[str] = set()
+    twice = [each.name for each in columns if each.name.lower() in seen or seen.add(each.name.lower())]  # type: ignore[func-returns-value]
+    if twice:
+        raise Wrong(f"column `{twice[0]}` would stand twice; rename one with select, or leave it out with drop")
+    return columns
+
+
+def check_bad(bad: Bad, allowed: Sequence[Bad] = BAD) -> None:
+    if bad not in allowed:
+        expected = ", ".join(repr(each) for each in allowed)
+        raise Wrong(f"bad={bad!r} is not a rule for bad rows here; expected {expected}")
+
+
+def check_default(bad: Bad, default: str | None, columns: Schema, sql: Sql) -> frozenset[str]:
+    """The columns that the default reads."""
+    check_bad(bad)
+    if (default is not None) != (bad == "default"):
+        raise Wrong('default= and bad="default" go together; give both or none')
+    return sql.typed(default, columns).reads if default is not None else frozenset()

@@ -1,0 +1,128 @@
+"""Rows of several inputs brought together: join, look-up, union."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from penstock.flows.activities.base import (
+    UNKNOWN,
+    Activity,
+    Check,
+    Shape,
+    Sql,
+    Wrong,
+    check_bad,
+    condition,
+    names,
+    once,
+    pick,
+    same_type,
+)
+from penstock.model.schema import Column, Schema
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+HOW: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+
+
+@dataclass(frozen=True)
+class Join(Activity):
+    """Pairs of rows with equal `keys`, which stand once in the result; or for which a `condition` is true."""
+
+    kind: ClassVar[str] = "join"
+    blocking: ClassVar[bool] = True
+
+    keys: tuple[str, ...] = ()
+    condition: str | None = None
+    how: How = "inner"
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        left, right = inputs
+        if self.how not in HOW:
+            raise Wrong(f"how={self.how!r} is no kind of join; expected {', '.join(HOW)}")
+        if bool(self.keys) == (self.condition is not None):
+            raise Wrong("name the columns that must be equal (on=[…]), or a condition, one of the two")
+        reads = frozenset(self.keys)
+        if self.keys:
+            _comparable(left, right, self.keys)
+            right = tuple(each for each in right if each.name.lower() not in {key.lower() for key in self.keys})
+        both = left if self.how in ("semi", "anti") else once((*left, *right))
+        if self.condition is not None:
+            reads = condition(self.condition, once((*left, *right)), sql)
+        return Shape(both, reads)
+
+
+@dataclass(frozen=True)
+class Lookup(Check):
+    """Columns of the one row of a reference that has the same keys. A row without one is bad."""
+
+    kind: ClassVar[str] = "look_up"
+
+    keys: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        return f"no {', '.join(self.keys)} in the reference"
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        rows, reference = inputs
+        # With bad="default" what is not found is null: `derive` may fill it.
+        check_bad(self.bad)
+        if not self.keys:
+            raise Wrong("look_up names no key; write on=[…]")
+        _comparable(rows, reference, self.keys)
+        keys = {key.lower() for key in self.keys}
+        found = (
+            pick(reference, self.columns) if self.columns else tuple(c for c in reference if c.name.lower() not in keys)
+        )
+        return Shape(once((*rows, *found)), frozenset(self.keys) | frozenset(names(found)), frozenset())
+
+
+@dataclass(frozen=True)
+class Union(Activity):
+    """The rows of all inputs; columns go by their names. With `by`, sorted by these columns."""
+
+    kind: ClassVar[str] = "union"
+
+    by: tuple[str, ...] = ()
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        first, *others = inputs
+        wrong: list[str] = []
+        for other in others:
+            known = {each.name.lower(): each for each in other}
+            for each in first:
+                found = known.pop(each.name.lower(), None)
+                if found is None:
+                    wrong.append(f"column `{each.name}` is missing in one of the inputs")
+                elif not same_type(each, found):
+                    wrong.append(f"column `{each.name}` is {each.type} in one input and {found.type} in another")
+            wrong += [f"column `{name}` is in one of the inputs only" for name in known]
+        if wrong:
+            raise Wrong(*wrong)
+        pick(first, self.by)
+        types = [Column(each.name, _known(each, others)) for each in first]
+        return Shape(tuple(types), frozenset(self.by))
+
+
+@dataclass(frozen=True)
+class SortedUnion(Union):
+    kind: ClassVar[str] = "sorted_union"
+    blocking: ClassVar[bool] = True
+
+
+def _known(each: Column, others: Sequence[Schema]) -> str:
+    same = (other.type for columns in others for other in columns if other.name.lower() == each.name.lower())
+    return next((type_ for type_ in (each.type, *same) if type_ != UNKNOWN), UNKNOWN)
+
+
+def _comparable(left: Schema, right: Schema, keys: Sequence[str]) -> None:
+    wrong = [
+        f"`{ours.name}` is {ours.type} on the left and {theirs.type} on the right; cast one with derive"
+        for ours, theirs in zip(pick(left, keys), pick(right, keys), strict=True)
+        if not same_type(ours, theirs)
+    ]
+    if wrong:
+        raise Wrong(*wrong)

@@ -1,0 +1,112 @@
+"""What a run of a flow was: rows of every activity, time of every step, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ActivityRun:
+    name: str
+    kind: str
+    step: str  # the step of the plan that computed it
+    rows_in: int
+    rows_out: int
+    # Rows that broke its rule, and what the rule says; of activities without one, 0.
+    rejected: int = 0
+    bad: str | None = None
+
+    @property
+    def selectivity(self) -> float | None:
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+
+@dataclass(frozen=True)
+class StepRun:
+    name: str
+    seconds: float
+    cpu_s: float
+    shuffle_bytes: int
+    place: str | None = None  # where its rows are staged
+    staged_bytes: int = 0
+    reused: bool = False  # kept from an earlier try
+
+
+@dataclass(frozen=True)
+class FlowReport:
+    flow: str
+    job: str
+    seconds: float
+    activities: tuple[ActivityRun, ...]
+    steps: tuple[StepRun, ...]
+    # Of staged intermediates, at the same time, at the most.
+    peak_memory_bytes: int = 0
+    peak_disk_bytes: int = 0
+
+    @property
+    def rejected(self) -> int:
+        return sum(activity.rejected for activity in self.activities)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(step.cpu_s for step in self.steps)
+
+    @property
+    def shuffle_bytes(self) -> int:
+        return sum(step.shuffle_bytes for step in self.steps)
+
+    def dump(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def load(data: dict[str, Any]) -> FlowReport:
+    """What `dump` gave."""
+    return FlowReport(
+        **{
+            **data,
+            "activities": tuple(ActivityRun(**each) for each in data["activities"]),
+            "steps": tuple(StepRun(**each) for each in data["steps"]),
+        }
+    )
+
+
+def total(reports: Iterable[FlowReport]) -> FlowReport:
+    """Several runs of one flow, one after the other, as one: those of the partitions of a job."""
+    first, *others = reports
+    activities = {each.name: each for each in first.activities}
+    steps = {each.name: each for each in first.steps}
+    for report in others:
+        for run in report.activities:
+            old = activities[run.name]
+            activities[run.name] = ActivityRun(
+                run.name,
+                run.kind,
+                run.step,
+                old.rows_in + run.rows_in,
+                old.rows_out + run.rows_out,
+                old.rejected + run.rejected,
+                run.bad,
+            )
+        for step in report.steps:
+            before = steps[step.name]
+            steps[step.name] = StepRun(
+                step.name,
+                before.seconds + step.seconds,
+                before.cpu_s + step.cpu_s,
+                before.shuffle_bytes + step.shuffle_bytes,
+                step.place,
+                max(before.staged_bytes, step.staged_bytes),
+                before.reused or step.reused,
+            )
+    reports = (first, *others)
+    return FlowReport(
+        first.flow,
+        first.job,
+        sum(report.seconds for report in reports),
+        tuple(activities.values()),
+        tuple(steps.values()),
+        max(report.peak_memory_bytes for report in reports),
+        max(report.peak_disk_bytes for report in reports),
+    )

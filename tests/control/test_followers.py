@@ -1,0 +1,78 @@
+"""Tables that one job makes together: a leader and those that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.control.events import Job, Publication, UpdateFinished
+from penstock.control.readiness import blocked
+from penstock.control.snapshot import dump, load
+from penstock.control.status import status
+from penstock.model.graph import CycleError, Graph
+from penstock.model.tables import Feed, Source, Table
+from penstock.model.time import DAY_US
+from tests.control.test_state import DAY_1, SAME, Bench
+
+F = Feed("f")
+BASE = Table("base", "day", feed="f")
+LEAD = Table("lead", "day", sources=(Source("base", SAME),), logic="1")
+WITH = replace(LEAD, name="with", leader="lead")
+BELOW = Table("below", "day", sources=(Source("with", SAME),))
+DAY = (DAY_1, DAY_1 + DAY_US)
+
+
+def together(bench: Bench, job: Job, *tables: str) -> None:
+    bench.snapshot += 1
+    complete = DAY_1 + DAY_US
+    published = tuple(Publication(name, bench.snapshot, False, (DAY,), complete, None, DAY_1) for name in tables)
+    bench.emit(UpdateFinished(bench.later(), job.id, job.table, published, 1.0))
+
+
+def loaded(*tables: Table) -> Bench:
+    bench = Bench([F], [BASE, *tables])
+    bench.file("one")
+    bench.finish(bench.start("base"), DAY, complete=DAY_1 + DAY_US)
+    return bench
+
+
+def test_one_job_makes_all_and_their_readers_follow() -> None:
+    bench = loaded(LEAD, WITH, BELOW)
+    job = bench.start("lead")
+    assert blocked(bench.controller.state, bench["with"]) == "an update of lead is running, with which it is made"
+    assert {row.table: row.doing for row in status(bench.controller.state)}["with"] == "running"
+    together(bench, job, "lead", "with")
+    assert bench["with"].edge_us == bench["lead"].edge_us == DAY_1 + DAY_US
+    assert bench["with"].counts.updates == 1 and not bench["with"].needs
+    assert bench["with"].reflects == bench["lead"].reflects
+    assert bench.start().table == "below"
+    # What is remembered is the same after a restart.
+    again = load(dump(bench.controller.state))
+    assert dump(again) == dump(bench.controller.state)
+
+
+def test_a_changed_or_new_follower_makes_the_leader_again() -> None:
+    bench = loaded(LEAD)
+    together(bench, bench.start("lead"), "lead")
+    assert bench.controller.idle
+    bench.declare([F], [BASE, LEAD, WITH])
+    together(bench, bench.start("lead"), "lead", "with")
+    assert bench.controller.idle
+    bench.declare([F], [BASE, LEAD, replace(WITH, logic="2")])
+    together(bench, bench.start("lead"), "lead", "with")
+    assert bench.controller.idle
+    # By itself again, it is made by its own jobs.
+    bench.declare([F], [BASE, LEAD, replace(WITH, leader=None)])
+    assert bench.start().table == "with"
+
+
+def test_a_source_cannot_be_made_from_a_follower() -> None:
+    lead = replace(LEAD, sources=(Source("base", SAME), Source("below", SAME)))
+    with pytest.raises(CycleError):
+        Graph([F], [BASE, lead, replace(WITH, sources=lead.sources), BELOW])
+
+
+def test_the_leader_inherits_what_its_followers_are_worth() -> None:
+    graph = Graph([F], [BASE, LEAD, WITH, replace(BELOW, priority=9.0)])
+    assert graph.inherited["lead"] == 9.0
