@@ -80,7 +80,33 @@ def greedy_order(tasks: Sequence[Task]) -> tuple[str, ...]:
 
 def peak_of(tasks: Sequence[Task], names: Sequence[str]) -> float:
     """What is held at the most when tasks run one after the other in this order."""
-    return _Problem(tasks).measured(names).peak_bytes
+    return measured(tasks, names).peak_bytes
+
+
+def measured(tasks: Sequence[Task], names: Sequence[str]) -> Order:
+    return _Problem(tasks).measured(names)
+
+
+def held_at_peak(tasks: Sequence[Task], names: Sequence[str]) -> dict[str, float]:
+    """What is held when most is held, in this order."""
+    problem = _Problem(tasks)
+    left = [len(readers) for readers in problem.readers]
+    held: dict[str, float] = {}
+    most: dict[str, float] = {}
+    live = peak = 0.0
+    for name in names:
+        n = problem.number[name]
+        if problem.bytes[n]:
+            held[name] = problem.bytes[n]
+            live += problem.bytes[n]
+            if live > peak:
+                peak, most = live, dict(held)
+        for need in problem.needs[n]:
+            left[need] -= 1
+        for done in (n, *problem.needs[n]):
+            if not left[done]:
+                live -= held.pop(tasks[done].name, 0.0)
+    return most
 
 
 class _Problem:

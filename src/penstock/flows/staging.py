@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 
 from penstock.flows.choice import RATES, Rates, Stages, choose_stages, staged_columns
 from penstock.flows.graph import FlowGraph, NodeKind, topological
-from penstock.flows.ordering import SEARCH_EFFORT, Task, least_peak_order, peak_of, strata_order
+from penstock.flows.ordering import SEARCH_EFFORT, Task, held_at_peak, least_peak_order, measured, peak_of, strata_order
 
 
 class Place(Enum):
@@ -91,13 +91,12 @@ def plan_staging(
     in_memory = {name: draft.bytes_ for name, draft in drafts.items() if graph[name].kind is not NodeKind.TARGET}
     order = least_peak_order(_tasks(drafts, in_memory), effort)
     strata = strata_order(_tasks(drafts, in_memory))
-    while memory_bytes is not None and order.peak_bytes > memory_bytes:
-        over = order.peak_bytes - memory_bytes
-        enough = {name: size for name, size in in_memory.items() if size >= over}
-        # The smallest that is enough by itself, else the largest.
-        moved = min(enough, key=enough.__getitem__) if enough else max(in_memory, key=in_memory.__getitem__)
-        del in_memory[moved]
-        order = least_peak_order(_tasks(drafts, in_memory), effort)
+    if memory_bytes is not None and order.peak_bytes > memory_bytes:
+        in_memory = _fitting(drafts, in_memory, order.names, memory_bytes)
+        order = min(
+            (least_peak_order(_tasks(drafts, in_memory), effort), measured(_tasks(drafts, in_memory), order.names)),
+            key=lambda found: found.peak_bytes,
+        )
     strata_peak = peak_of(_tasks(drafts, in_memory), strata)
     return StagingPlan(
         graph.name,
@@ -122,6 +121,21 @@ def tasks_of(plan: StagingPlan) -> list[Task]:
         )
         for step in plan.steps
     ]
+
+
+def _fitting(
+    drafts: dict[str, _Draft], in_memory: dict[str, float], order: tuple[str, ...], memory_bytes: float
+) -> dict[str, float]:
+    """What can stay in memory in this order. Of what is held at the peak goes to disk the smallest that is enough by
+    itself, else the largest; until it fits."""
+    kept = dict(in_memory)
+    while True:
+        held = held_at_peak(_tasks(drafts, kept), order)
+        over = sum(held.values()) - memory_bytes
+        if over <= 0:
+            return kept
+        enough = {name: size for name, size in held.items() if size >= over}
+        del kept[min(enough, key=enough.__getitem__) if enough else max(held, key=held.__getitem__)]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
 from penstock.flows.staging import Place, Staged, StagingPlan, Step
 
 
@@ -60,3 +63,29 @@ class Walk:
 
 def _in_memory(staged: Staged) -> float:
     return staged.bytes_ if staged.place is Place.MEMORY else 0.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When a step would run, and what is held in memory while it does."""
+
+    step: Step
+    start_us: float
+    end_us: float
+    held_bytes: float  # at its start, with its own
+
+
+def timetable(plan: StagingPlan, slots: int = 4, limit_bytes: float | None = None) -> tuple[Turn, ...]:
+    """The walk as it would go if every step took just its estimated work, in the order of starts. Steps that overlap
+    run at the same time."""
+    walk = Walk(plan, limit_bytes, slots)
+    now_us = 0.0
+    ends: list[tuple[float, int, str]] = []
+    turns: list[Turn] = []
+    while not walk.done:
+        for step in walk.start():
+            turns.append(Turn(step, now_us, now_us + step.cost_us, walk.held_bytes))
+            heappush(ends, (now_us + step.cost_us, len(turns), step.name))
+        now_us, _, name = heappop(ends)
+        walk.finish(name)
+    return tuple(turns)

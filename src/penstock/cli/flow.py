@@ -1,0 +1,165 @@
+"""`penstock flow`: how flows run."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, err, errors_told, out, print_json
+from penstock.flows.archetypes import ARCHETYPES
+from penstock.flows.composites import COMPOSITES
+from penstock.flows.graph import FlowError, FlowGraph
+from penstock.flows.staging import Place, StagingPlan, plan_staging
+from penstock.flows.subflows import break_into_subflows, policy_for
+from penstock.flows.walk import timetable
+from penstock.sim.figure import check_picture
+from penstock.sim.flows.picture import draw_plan
+
+app = typer.Typer(name="flow", help="How flows run: what is staged, in which order.", no_args_is_help=True)
+EXAMPLES = {**ARCHETYPES, **COMPOSITES}
+
+
+def register(parent: typer.Typer) -> None:
+    parent.add_typer(app)
+
+
+@app.command()
+def plan(
+    name: Annotated[str, typer.Argument(help=f"A built-in example: {', '.join(EXAMPLES)}.")],
+    memory: Annotated[
+        float | None, typer.Option(help="MB of memory for what is staged; the rest goes to disk.")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="How many steps may run at once.", min=1)] = 4,
+    scale: Annotated[float, typer.Option(help="Size of an example's data: the scale factor of TPC-H.", min=0)] = 1.0,
+    selectivity: Annotated[
+        float, typer.Option(help="Of an example: the share of rows that pass a check.", min=0, max=1)
+    ] = 0.9,
+    theta: Annotated[
+        int, typer.Option(help="Subflows with more activities than this that hold rows save memory.", min=0)
+    ] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw the plan: a file .svg, .png or .pdf.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print how a flow would run: its steps, what each reads, stages and releases, and how much is held at once."""
+    with errors_told():
+        if plot is not None:
+            check_picture(plot)
+        graph = _graph(name, scale, selectivity)
+        found = plan_staging(graph, memory * 1e6 if memory is not None else None)
+        if json:
+            print_json(_plain(graph, found, slots, theta))
+        else:
+            out.print(_strata_table(graph, theta))
+            out.print()
+            out.print(_steps_table(found, slots))
+            _summary(found)
+        if plot is not None:
+            draw_plan(plot, graph, found, slots)
+            err.print(f"written to {plot}")
+
+
+def _graph(name: str, scale: float, selectivity: float) -> FlowGraph:
+    name = name.replace("-", "_")
+    if name not in EXAMPLES:
+        near = difflib.get_close_matches(name, EXAMPLES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise FlowError(f"there is no flow {name!r}{hint}; known are {', '.join(EXAMPLES)}")
+    return EXAMPLES[name](scale=scale, selectivity=selectivity)
+
+
+def _strata_table(graph: FlowGraph, theta: int) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("stratum", "subflow", "row packs by"):
+        table.add_column(column)
+    for number, stratum in enumerate(break_into_subflows(graph).strata):
+        for subflow in stratum:
+            recordset = not graph.providers[subflow.sink] or subflow.sink in graph.targets
+            policy = "" if recordset else policy_for(graph, subflow, theta)
+            table.add_row(str(number), " → ".join(subflow.nodes), Text(policy, style="dim"))
+    return table
+
+
+def _steps_table(found: StagingPlan, slots: int) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column, side in (
+        ("step", "left"),
+        ("computes", "left"),
+        ("reads", "left"),
+        ("stages", "left"),
+        ("releases", "left"),
+        ("from", "right"),
+        ("to", "right"),
+        ("held", "right"),
+    ):
+        table.add_column(column, justify=side)  # type: ignore[arg-type]
+    for turn in timetable(found, slots):
+        step = turn.step
+        staged = []
+        for one in step.stages:
+            columns = ", ".join(one.columns) if one.columns else "all columns"
+            where = "to read back" if one.place is Place.TARGET else f"in {one.place.value}, {_size(one.bytes_)}"
+            staged.append(f"{where}: {columns}")
+        table.add_row(
+            step.name,
+            " ".join(step.nodes),
+            " ".join(step.reads),
+            "; ".join(staged),
+            " ".join(step.release_after),
+            f"{turn.start_us / 1e6:.3g} s",
+            f"{turn.end_us / 1e6:.3g} s",
+            _size(turn.held_bytes),
+        )
+    return table
+
+
+def _summary(found: StagingPlan) -> None:
+    least = "the least possible" if found.exact else "no lower was found"
+    strata = ""
+    if found.strata_peak_bytes > found.peak_bytes:
+        more = f" ({found.strata_peak_bytes / found.peak_bytes - 1:+.0%})" if found.peak_bytes else ""
+        strata = f"; strata in turn: {_size(found.strata_peak_bytes)}{more}"
+    out.print(f"held in memory at the most: [bold]{_size(found.peak_bytes)}[/], {least} for these steps{strata}")
+    if found.disk_bytes:
+        out.print(f"staged on disk: {_size(found.disk_bytes)}")
+    saved = 1 - found.cost_us / found.plain_cost_us if found.plain_cost_us else 0.0
+    out.print(f"work: [bold]{found.cost_us / 1e6:.3g} s[/], {saved:.0%} less than computing each target on its own")
+
+
+def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int) -> dict[str, Any]:
+    strata = break_into_subflows(graph).strata
+    times = {turn.step.name: turn for turn in timetable(found, slots)}
+    steps = []
+    for step in found.steps:
+        row = asdict(step)
+        for staged in row["stages"]:
+            staged["place"] = staged["place"].value
+        turn = times[step.name]
+        steps.append({**row, "start_us": turn.start_us, "end_us": turn.end_us, "held_bytes": turn.held_bytes})
+    return {
+        "flow": found.flow,
+        "strata": [
+            [{"nodes": list(subflow.nodes), "policy": policy_for(graph, subflow, theta)} for subflow in stratum]
+            for stratum in strata
+        ],
+        "steps": steps,
+        "peak_bytes": found.peak_bytes,
+        "strata_peak_bytes": found.strata_peak_bytes,
+        "disk_bytes": found.disk_bytes,
+        "exact": found.exact,
+        "cost_us": found.cost_us,
+        "plain_cost_us": found.plain_cost_us,
+    }
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

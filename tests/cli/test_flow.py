@@ -1,0 +1,60 @@
+"""`penstock flow plan` from the command line."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.flow import EXAMPLES
+from penstock.cli.main import app
+from penstock.flows.archetypes import ARCHETYPES
+from penstock.flows.composites import COMPOSITES
+from penstock.sim.flows.picture import layout
+
+run = CliRunner().invoke
+
+
+def test_a_plan_for_people() -> None:
+    shown = run(app, ["flow", "plan", "fork"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    assert "in memory, 275 MB: l_orderkey" in shown.output
+    assert "held in memory at the most: 275 MB, the least possible for these steps" in shown.output
+    assert "40% less than computing each target on its own" in shown.output
+
+
+def test_a_plan_for_machines() -> None:
+    found = json.loads(run(app, ["flow", "plan", "butterfly", "--json"]).output)
+    assert [len(stratum) for stratum in found["strata"]] == [2, 2, 2, 1, 3, 2, 2, 2]
+    steps = {step["name"]: step for step in found["steps"]}
+    assert steps["join_table"]["stages"][0]["place"] == "target"
+    assert steps["view_2"]["after"] == ["view_1"] and steps["view_2"]["start_us"] >= steps["view_1"]["end_us"]
+    less = json.loads(run(app, ["flow", "plan", "fork", "--memory", "100", "--json"]).output)
+    assert less["peak_bytes"] == 0 and less["disk_bytes"] > 100e6
+
+
+def test_a_plan_can_be_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "tree.svg"
+    shown = run(app, ["flow", "plan", "tree", "--plot", str(picture)])
+    assert shown.exit_code == 0, shown.output
+    assert ET.parse(picture).getroot().tag.endswith("svg") and "sum_by_segment" in picture.read_text()
+
+
+@pytest.mark.parametrize("name", (*ARCHETYPES, *COMPOSITES))
+def test_no_box_covers_another_and_arrows_go_to_the_right(name: str) -> None:
+    graph = EXAMPLES[name]()
+    places = layout(graph)
+    for provider, consumer in graph.edges:
+        assert places[provider][0] < places[consumer][0]
+    for one, (x, y) in places.items():
+        assert all(x != to_x or abs(y - to_y) > 0.99 for other, (to_x, to_y) in places.items() if other != one)
+
+
+def test_what_is_not_there_is_told() -> None:
+    wrong = run(app, ["flow", "plan", "butter"])
+    assert wrong.exit_code == 1 and "did you mean 'butterfly'" in wrong.output
+    wrong = run(app, ["flow", "plan", "fork", "--plot", "fork.txt"])
+    assert wrong.exit_code == 1 and "fork.svg" in wrong.output
