@@ -58,3 +58,5 @@ def test_what_is_not_there_is_told() -> None:
     assert wrong.exit_code == 1 and "did you mean 'butterfly'" in wrong.output
     wrong = run(app, ["flow", "plan", "fork", "--plot", "fork.txt"])
     assert wrong.exit_code == 1 and "fork.svg" in wrong.output
+    wrong = run(app, ["flow", "plan", "fork", "--order", "any"])
+    assert wrong.exit_code == 1 and "known are least-peak, round-robin" in wrong.output

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.flows.archetypes import ARCHETYPES, butterfly, fork
 from penstock.flows.choice import Rates
 from penstock.flows.graph import FlowGraph, Node, NodeKind, source, target
+from penstock.flows.ordering import ORDERS
 from penstock.flows.staging import Place, StagingPlan, plan_staging
 from penstock.flows.walk import Walk
 from tests.flows.graphs import graphs
@@ -120,11 +121,13 @@ def checked(graph: FlowGraph, plan: StagingPlan) -> None:
 
 
 @settings(max_examples=80)
-@given(graphs(), st.sampled_from([Rates(), FREE]))
-def test_any_plan_reads_only_what_is_there_and_releases_once(graph: FlowGraph, rates: Rates) -> None:
+@given(graphs(), st.sampled_from([Rates(), FREE]), st.sampled_from(ORDERS))
+def test_any_plan_reads_only_what_is_there_and_releases_once(graph: FlowGraph, rates: Rates, order: str) -> None:
+    checked(graph, plan_staging(graph, rates=rates, order=order))
     plan = plan_staging(graph, rates=rates)
     checked(graph, plan)
     assert plan.peak_bytes <= plan.strata_peak_bytes
+    assert plan.peak_bytes <= plan_staging(graph, rates=rates, order=order).peak_bytes or not plan.exact
     assert plan.cost_us <= plan.plain_cost_us + 1e-6
     assert sum(step.cost_us for step in plan.steps) == pytest.approx(plan.cost_us)
     assert plan == plan_staging(graph, rates=rates)

@@ -15,6 +15,7 @@ from penstock.cli.common import JsonOption, err, errors_told, out, print_json
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
 from penstock.flows.graph import FlowError, FlowGraph
+from penstock.flows.ordering import LEAST_PEAK, ORDERS
 from penstock.flows.staging import Place, StagingPlan, plan_staging
 from penstock.flows.subflows import break_into_subflows, policy_for
 from penstock.flows.walk import timetable
@@ -35,6 +36,7 @@ def plan(
     memory: Annotated[
         float | None, typer.Option(help="MB of memory for what is staged; the rest goes to disk.")
     ] = None,
+    order: Annotated[str, typer.Option(help=f"Of the steps: {', '.join(ORDERS)}.")] = LEAST_PEAK,
     slots: Annotated[int, typer.Option(help="How many steps may run at once.", min=1)] = 4,
     scale: Annotated[float, typer.Option(help="Size of an example's data: the scale factor of TPC-H.", min=0)] = 1.0,
     selectivity: Annotated[
@@ -51,7 +53,7 @@ def plan(
         if plot is not None:
             check_picture(plot)
         graph = _graph(name, scale, selectivity)
-        found = plan_staging(graph, memory * 1e6 if memory is not None else None)
+        found = plan_staging(graph, memory * 1e6 if memory is not None else None, order=order)
         if json:
             print_json(_plain(graph, found, slots, theta))
         else:
@@ -119,7 +121,7 @@ def _steps_table(found: StagingPlan, slots: int) -> Table:
 
 
 def _summary(found: StagingPlan) -> None:
-    least = "the least possible" if found.exact else "no lower was found"
+    least = "the least possible" if found.exact else "perhaps not the least possible"
     strata = ""
     if found.strata_peak_bytes > found.peak_bytes:
         more = f" ({found.strata_peak_bytes / found.peak_bytes - 1:+.0%})" if found.peak_bytes else ""
@@ -152,6 +154,7 @@ def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int) -> dict
         "strata_peak_bytes": found.strata_peak_bytes,
         "disk_bytes": found.disk_bytes,
         "exact": found.exact,
+        "order": found.order,
         "cost_us": found.cost_us,
         "plain_cost_us": found.plain_cost_us,
     }

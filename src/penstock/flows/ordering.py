@@ -14,8 +14,10 @@ Three facts keep the search small:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from penstock.flows.graph import FlowError
 
 SEARCH_EFFORT = 10_000  # so many steps are tried before the greedy order is taken
 GREEDY_CHOICES = 24  # so many of the tasks that could be next are weighed, the latest first
@@ -59,6 +61,42 @@ def _levels(tasks: Sequence[Task]) -> dict[str, int]:
     return level
 
 
+def _listed(tasks: Sequence[Task], key: Callable[[Task, int], tuple[float, int]]) -> tuple[str, ...]:
+    """One after the other what comes first by a key of those that can run; the key knows how many could before it."""
+    problem = _Problem(tasks)
+    waiting = [len(needs) for needs in problem.needs]
+    ready: list[tuple[tuple[float, int], int]] = []
+    seen = 0
+
+    def add(n: int) -> None:
+        nonlocal seen
+        heapq.heappush(ready, (key(tasks[n], seen), n))
+        seen += 1
+
+    for n, count in enumerate(waiting):
+        if not count:
+            add(n)
+    order: list[str] = []
+    while ready:
+        _, n = heapq.heappop(ready)
+        order.append(tasks[n].name)
+        for reader in problem.readers[n]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                add(reader)
+    return tuple(order)
+
+
+def round_robin_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Each in turn, as it can run."""
+    return _listed(tasks, lambda task, seen: (0.0, seen))
+
+
+def minimum_cost_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+    """The one with the most work waiting for it."""
+    return _listed(tasks, lambda task, seen: (-task.cost_us, seen))
+
+
 def strata_peak(tasks: Sequence[Task]) -> float:
     """What is held at the most when all tasks of a stratum run at once, and are let go together at its end."""
     level = _levels(tasks)
@@ -76,6 +114,25 @@ def strata_peak(tasks: Sequence[Task]) -> float:
 def greedy_order(tasks: Sequence[Task]) -> tuple[str, ...]:
     """Next is what frees the most per time, together with all that can then run without holding anything."""
     return _Problem(tasks).greedy()
+
+
+# The operator policies at the level of subflows.
+POLICY_ORDERS: dict[str, Callable[[Sequence[Task]], tuple[str, ...]]] = {
+    "round-robin": round_robin_order,
+    "minimum-cost": minimum_cost_order,
+    "minimum-memory": greedy_order,
+    "mixed": strata_order,
+}
+LEAST_PEAK = "least-peak"
+ORDERS = (LEAST_PEAK, *POLICY_ORDERS)
+
+
+def ordered(tasks: Sequence[Task], order: str = LEAST_PEAK, effort: int = SEARCH_EFFORT) -> Order:
+    if order == LEAST_PEAK:
+        return least_peak_order(tasks, effort)
+    if order not in POLICY_ORDERS:
+        raise FlowError(f"there is no order of steps {order!r}; known are {', '.join(ORDERS)}")
+    return measured(tasks, POLICY_ORDERS[order](tasks))
 
 
 def peak_of(tasks: Sequence[Task], names: Sequence[str]) -> float:

@@ -26,7 +26,16 @@ from heapq import heappop, heappush
 
 from penstock.flows.choice import RATES, Rates, Stages, choose_stages, staged_columns
 from penstock.flows.graph import FlowGraph, NodeKind, topological
-from penstock.flows.ordering import SEARCH_EFFORT, Task, held_at_peak, least_peak_order, measured, peak_of, strata_order
+from penstock.flows.ordering import (
+    LEAST_PEAK,
+    SEARCH_EFFORT,
+    Task,
+    held_at_peak,
+    measured,
+    ordered,
+    peak_of,
+    strata_order,
+)
 
 
 class Place(Enum):
@@ -71,6 +80,7 @@ class StagingPlan:
     exact: bool  # whether no other order of these steps has a lower peak
     cost_us: float  # work of all steps, with staging
     plain_cost_us: float  # work if every target computed all of its own
+    order: str = LEAST_PEAK
 
     @cached_property
     def staged(self) -> dict[str, Staged]:
@@ -83,30 +93,33 @@ class StagingPlan:
 
 
 def plan_staging(
-    graph: FlowGraph, memory_bytes: float | None = None, rates: Rates = RATES, effort: int = SEARCH_EFFORT
+    graph: FlowGraph,
+    memory_bytes: float | None = None,
+    rates: Rates = RATES,
+    effort: int = SEARCH_EFFORT,
+    order: str = LEAST_PEAK,
 ) -> StagingPlan:
-    """What to stage is decided by cost, the order by the peak; what does not fit `memory_bytes` goes to disk."""
+    """What to stage is decided by cost, the order by the peak (or as an operator policy would order the steps); what does
+    not fit `memory_bytes` goes to disk."""
     choice = choose_stages(graph, rates)
     drafts = _drafts(graph, choice.stages, rates)
     in_memory = {name: draft.bytes_ for name, draft in drafts.items() if graph[name].kind is not NodeKind.TARGET}
-    order = least_peak_order(_tasks(drafts, in_memory), effort)
+    found = ordered(_tasks(drafts, in_memory), order, effort)
     strata = strata_order(_tasks(drafts, in_memory))
-    if memory_bytes is not None and order.peak_bytes > memory_bytes:
-        in_memory = _fitting(drafts, in_memory, order.names, memory_bytes)
-        order = min(
-            (least_peak_order(_tasks(drafts, in_memory), effort), measured(_tasks(drafts, in_memory), order.names)),
-            key=lambda found: found.peak_bytes,
-        )
-    strata_peak = peak_of(_tasks(drafts, in_memory), strata)
+    if memory_bytes is not None and found.peak_bytes > memory_bytes:
+        in_memory = _fitting(drafts, in_memory, found.names, memory_bytes)
+        fitting = measured(_tasks(drafts, in_memory), found.names)
+        found = min((ordered(_tasks(drafts, in_memory), order, effort), fitting), key=lambda either: either.peak_bytes)
     return StagingPlan(
         graph.name,
-        _steps(graph, choice.stages, drafts, order.names, in_memory),
-        order.peak_bytes,
-        strata_peak,
+        _steps(graph, choice.stages, drafts, found.names, in_memory),
+        found.peak_bytes,
+        peak_of(_tasks(drafts, in_memory), strata),
         sum(draft.bytes_ for name, draft in drafts.items() if name not in in_memory),
-        order.exact,
+        found.exact,
         choice.cost_us,
         choice.plain_cost_us,
+        order,
     )
 
 
