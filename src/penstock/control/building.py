@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.control.events import Job
-from penstock.control.readiness import complete_after, files_to_load, ready_work
+from penstock.control.readiness import complete_after, files_to_load, ready_job, ready_work
 from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -15,24 +15,27 @@ from penstock.requests.needs import Piece, partitions_of
 from penstock.scheduling.jobs import ReadyJob
 
 
-def build_job(state: State, table: TableState, ready: ReadyJob, number: int) -> Job:
+def build_job(state: State, table: TableState, ready: ReadyJob, number: int, take: int | None = None) -> Job:
+    """The job; with `take` of at most so many files, or of so many periods of data."""
     spec = table.table
     identity = f"job-{number:06d}"
     if ready.upkeep:
         return Job(identity, spec.name, "upkeep", state.snapshot)
+    if take is not None:
+        ready = ready_job(state, table, take=take) or ready
     if spec.is_base:
         return Job(
             identity,
             spec.name,
             "load",
             state.snapshot,
-            files=files_to_load(state, table),
+            files=files_to_load(state, table, take),
             pieces=tuple(Piece(*piece) for piece in table.needs.pieces()),
             amount=ready.amount,
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,
         )
-    pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table).pieces)
+    pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table, take).pieces)
     flows = state.graph.flows[spec.name]
     complete_us = complete_after(table, pieces) if flows else None
     return Job(

@@ -4,14 +4,25 @@ says what to start now, `wake_at_us` when to ask again even if nothing happens.
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.control.building import build_job
-from penstock.control.events import Event, RunStarted, StartUpdate, UpdateFinished, WarehouseDeclared
+from penstock.control.events import (
+    Event,
+    RunStarted,
+    StartUpdate,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    WarehouseDeclared,
+)
 from penstock.control.outlook import LearnedOutlook
-from penstock.control.readiness import Work, blocked, ready_job, ready_work
+from penstock.control.readiness import Work, blocked, lag_us, ready_job, ready_work
 from penstock.control.state import State
 from penstock.errors import PenstockError
 from penstock.scheduling.jobs import (
     Decision,
+    Fact,
     FinishedJob,
     Outlook,
     ReadyJobs,
@@ -38,7 +49,7 @@ class Controller:
         self._learned = LearnedOutlook(self.state)
         self._outlook = outlook or self._learned
         self._finished: list[FinishedJob] = []
-        self._memory: dict[str, object] = {}
+        self._memory: Any = {}
         self._woken: int | None = None
         self._set_policy()
 
@@ -52,8 +63,55 @@ class Controller:
         self._late_below: dict[str, set[str]] = {}
         self._pausing: set[str] = set()
         self.state.touched.update(self.state.tables)
+        self._follow = getattr(self.policy, "follow", None)
+        if self._follow is not None:
+            self._begin(self.state.now_us)
+
+    def _begin(self, at_us: int) -> None:
+        """A policy that follows what happens starts from what is known now. Not at the state's own time, which also
+        moves with decisions that are not on record."""
+        state = self.state
+        self._memory = self.policy.begin(state.tracks, self._outlook)  # type: ignore[attr-defined]
+        for name, table in state.tables.items():
+            self._tell(Fact(at_us, name, "lags", lag_us(state, table)))
+            if table.running is not None and table.running.job.kind != "upkeep":
+                self._tell(Fact(at_us, name, "starts", 0))
+
+    def _tell(self, fact: Fact) -> None:
+        assert self._follow is not None
+        self._follow(self._memory, fact, self._outlook)
 
     def apply(self, event: Event, number: int | None = None) -> None:
+        if self._follow is None or isinstance(event, RunStarted | WarehouseDeclared):
+            self._apply(event, number)
+            if self._follow is not None:
+                self._begin(event.at_us)
+            return
+        state = self.state
+        before, state.touched = state.touched, set()
+        ended = self._ending(event)
+        self._apply(event, number)
+        if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in state.tables:
+            self._tell(Fact(event.at_us, event.job.table, "starts", 0))
+        elif ended is not None and ended in state.tables:
+            self._tell(Fact(event.at_us, ended, "ends", lag_us(state, state.tables[ended])))
+        # In the order of the tables: sets have none.
+        for name in sorted(state.touched) if len(state.touched) > 1 else state.touched:
+            if name != ended and name in state.tables:
+                self._tell(Fact(event.at_us, name, "lags", lag_us(state, state.tables[name])))
+        before |= state.touched
+        state.touched = before
+
+    def _ending(self, event: Event) -> str | None:
+        """The table whose update an event ends."""
+        if isinstance(event, UpdateFinished | UpdateFailed):
+            table = self.state.tables.get(event.table)
+            running = table.running if table is not None else None
+            if running is not None and running.job.id == event.job and running.job.kind != "upkeep":
+                return event.table
+        return None
+
+    def _apply(self, event: Event, number: int | None) -> None:
         if isinstance(event, UpdateFinished):
             self._note_finished(event)
         elif isinstance(event, RunStarted):
@@ -103,10 +161,11 @@ class Controller:
             # A decision that starts nothing is not on record, so it must leave no trace: else a replay, which does
             # not know of it, would decide otherwise later.
             self._finished.clear()
-            self._memory = dict(decision.memory)
+            if self._follow is None:
+                self._memory = dict(decision.memory)
         return [
             StartUpdate(
-                build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number),
+                build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number, start.take),
                 start.track,
                 self._because(start),
                 state.now_us,

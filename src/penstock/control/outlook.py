@@ -24,6 +24,10 @@ class LearnedOutlook:
             self._told[table] = self._cost_s(table)
         return self._told[table]
 
+    def start_up_s(self, table: str) -> float:
+        """What an update takes however little it has to do."""
+        return min(self._state.tables[table].cost.alpha_s, self.period_cost_s(table))
+
     def next_release_us(self, table: str) -> int | None:
         last = self._state.tables[table].last_arrival_us
         return None if last is None else last + self._state.graph.periods_us[table]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from penstock.control.events import FeedFile
 from penstock.control.settling import waiting
@@ -12,6 +12,7 @@ from penstock.control.tablestate import TableState
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.needs import Piece, partitions_of
 from penstock.scheduling.jobs import ReadyJob
@@ -53,8 +54,9 @@ def blocked(state: State, table: TableState) -> str | None:
     return None
 
 
-def ready_job(state: State, table: TableState, work: Work | None = None) -> ReadyJob | None:
-    """All work of a table that could start now; `work` if it is known already."""
+def ready_job(state: State, table: TableState, work: Work | None = None, take: int | None = None) -> ReadyJob | None:
+    """All work of a table that could start now; `work` if it is known already. With `take` only the oldest so many
+    files, or so many periods of data."""
     if blocked(state, table) is not None:
         return None
     spec = table.table
@@ -65,17 +67,17 @@ def ready_job(state: State, table: TableState, work: Work | None = None) -> Read
         pieces = tuple(Piece(*piece) for piece in table.needs.pieces())
         if not table.files and not pieces:
             return _upkeep(table)
-        files = files_to_load(state, table)
+        files = files_to_load(state, table, take)
         if files:
             release = files[0].arrived_us
             amount = amount if len(files) == len(table.files) else float(sum(file.size_bytes for file in files))
         gain = _gain_of_files(state, table, files)
     else:
-        pieces = (work or ready_work(state, table)).pieces
+        pieces = (work or ready_work(state, table, take)).pieces
         if not pieces:
             return _upkeep(table)
         gain = _gain(table, pieces)
-        if spec.chop is not None or name in state.awaited:
+        if spec.chop is not None or take is not None or name in state.awaited:
             pending = table.needs.domain().count(spec.grain)
             amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
     late = 0
@@ -122,9 +124,9 @@ def _upkeep(table: TableState) -> ReadyJob | None:
     return ReadyJob(table.table.name, 0, 0, END_US, END_US, 0, 0, 0, 0, 0, 1.0, upkeep=True)
 
 
-def files_to_load(state: State, table: TableState) -> tuple[FeedFile, ...]:
+def files_to_load(state: State, table: TableState, take: int | None = None) -> tuple[FeedFile, ...]:
     assert table.table.feed is not None
-    files = tuple(table.files.values())
+    files = tuple(islice(table.files.values(), take))
     if state.graph.feeds[table.table.feed].mode == "snapshot":
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
         return files[:1] if table.table.grain is not WHOLE else files
@@ -153,7 +155,7 @@ def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
     return max(0, after - before)
 
 
-def ready_work(state: State, table: TableState) -> Work:
+def ready_work(state: State, table: TableState, take: int | None = None) -> Work:
     """Which pending partitions of a derived table can be made now."""
     if not table.needs:
         return Work()
@@ -179,10 +181,37 @@ def ready_work(state: State, table: TableState) -> Work:
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
     elif hurried:
         pieces = hurried
-    elif spec.chop is not None and state.graph.flows[spec.name]:
-        taken = partitions_of(pieces).first(spec.grain, spec.chop)
+    elif (most := _most(state, spec, take)) is not None and state.graph.flows[spec.name]:
+        taken = partitions_of(pieces).first(spec.grain, most)
         pieces = [Piece(*piece) for piece in table.needs.within(taken)]
     return Work(tuple(pieces), unreachable, unsettled, waits_for, late)
+
+
+def _most(state: State, spec: Table, take: int | None) -> int | None:
+    """How many partitions one job may make: as declared, and what `take` periods of data fill, at least one."""
+    if take is None or spec.grain is WHOLE:
+        return spec.chop
+    start = spec.grain.floor(0)
+    fill = max(1, take * state.graph.periods_us[spec.name] // (spec.grain.shift(start, 1) - start))
+    return fill if spec.chop is None else min(fill, spec.chop)
+
+
+def lag_us(state: State, table: TableState) -> int:
+    """How far a table is behind its trailing edge; 0 if it is fresh. What runs now counts until it has ended."""
+    spec, running = table.table, table.running
+    loading = () if running is None or running.job.kind == "upkeep" else running.job.files
+    if spec.is_base and (table.files or loading):
+        period = state.graph.periods_us[spec.name]
+        newest = next(reversed(table.files.values())) if table.files else loading[-1]
+        since = 0 if table.last_arrival_us is None else (newest.arrived_us - table.last_arrival_us) // period
+        # A file holds a period of data, but after an outage one may hold all that was missed.
+        return max(len(table.files) + len(loading), since) * period
+    behind = 0
+    if not spec.is_base and table.seen_us is not None and state.graph.flows[spec.name]:
+        behind = max(0, table.seen_us - (table.edge_us if table.edge_us is not None else table.seen_us))
+    pending = bool(table.needs) or (running is not None and running.job.kind != "upkeep")
+    # Work that does not move the edge, such as a backfill, is work all the same.
+    return max(1, behind) if pending else 0
 
 
 def complete_after(table: TableState, pieces: tuple[Piece, ...]) -> int | None:

@@ -68,6 +68,10 @@ class Table:
     logic: str = ""
     # How often a failing update is tried before the table is marked failed.
     attempts: int = 4
+    # Whether the adaptive policy keeps a part of the tracks for it, so that its staleness is bounded.
+    guarantee: bool = False
+    # The longest time that an update with one period of data takes, as its owner knows it.
+    cost_us: int | None = None
     propagate: tuple[str, ...] = ALL
     # What becomes of a running update when a change of the partitions that it makes comes.
     overrun: Overrun = "queue"

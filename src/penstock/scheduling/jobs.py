@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from penstock.model.time import SECOND_US
 from penstock.scheduling.ranking import Ranking
@@ -156,6 +156,8 @@ class Start(NamedTuple):
     track: int
     # A sentence for `penstock explain`, or what makes it when someone asks.
     because: str | Callable[[], str] = ""
+    # The most that the job takes: files of a base table, periods of data of a derived one. All there is if None.
+    take: int | None = None
 
     @property
     def why(self) -> str:
@@ -168,6 +170,15 @@ class Decision(NamedTuple):
     memory: Mapping[str, Any] = NOTHING
 
 
+class Fact(NamedTuple):
+    """Something that happened to a table: it is so far behind its trailing edge now, a job of it started or ended."""
+
+    at_us: int
+    table: str
+    what: Literal["lags", "starts", "ends"]
+    lag_us: int
+
+
 class UpdatePolicy(Protocol):
     """A policy may also have
 
@@ -177,6 +188,9 @@ class UpdatePolicy(Protocol):
     chop: float | None         the most periods of data that one job may take
     weights                    the priority that the job of each table comes with as `inherited`, by table; without it
                                the largest of its own and those of all that follow from it
+    begin(tracks, outlook) and follow(memory, fact, outlook)
+                               a memory that follows every fact in the order of the log, decision or not, and which
+                               decisions only read: `begin` makes it, `follow` changes it
     """
 
     def decide(self, situation: Situation) -> Decision: ...

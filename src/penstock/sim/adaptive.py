@@ -236,9 +236,10 @@ def durations_of(scenario: Scenario, seed: int) -> Duration:
     tables = {table.name: table for table in scenario.tables}
     draw = {name: factors(scenario, table, seed) for name, table in tables.items()}
 
-    def duration(name: str, _number: int, _amount: int, length_us: int) -> int:
+    def duration(name: str, _number: int, amount: int, length_us: int) -> int:
         table = tables[name]
-        return round((table.alpha_s * SECOND_US + table.beta * length_us) * draw[name]())
+        data_s = amount * table.period_s if table.is_base else length_us / SECOND_US
+        return round((table.alpha_s + table.beta * data_s) * draw[name]() * SECOND_US)
 
     return duration
 

@@ -22,8 +22,10 @@ class Measured:
 
 def run(scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False) -> Outcome:
     """One run: by the lean loop if that can do it, else (or with `full`) through the controller."""
-    simulate = lean.simulate if lean.supports(scenario) and not full else runtime.simulate
-    return simulate(scenario, find_policy(policy), seed, trace=trace)
+    found = find_policy(policy)
+    alone = lean.supports(scenario) and not hasattr(found, "follow")
+    simulate = lean.simulate if alone and not full else runtime.simulate
+    return simulate(scenario, found, seed, trace=trace)
 
 
 def uncontended(scenario: Scenario, seed: int, *, full: bool = False) -> Outcome:

@@ -269,7 +269,7 @@ class _Lean:
             memory = decision.memory
             if finished:
                 finished = []
-            for name, track, _ in decision.starts:
+            for name, track, *_ in decision.starts:
                 started = ready[name]
                 discard(name)
                 free.remove(track)

@@ -22,5 +22,5 @@ class Global(Placement):
         for track, (value, job) in zip(situation.free, ranked, strict=False):
             if job.upkeep:  # and so are all that follow
                 return tuple(starts) if starts else upkeep(situation, job, list(situation.free))
-            starts.append(_new(Start, (job.table, track, partial(why, job, value))))
+            starts.append(_new(Start, (job.table, track, partial(why, job, value), None)))
         return tuple(starts)

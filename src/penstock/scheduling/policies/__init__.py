@@ -26,6 +26,7 @@ from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.policies.patient import Patient
 from penstock.scheduling.policies.random_order import Random
 from penstock.scheduling.policies.youngest import Youngest
+from penstock.scheduling.recovery.policy import Adaptive
 
 ORDERS: dict[str, Callable[..., IndexPolicy]] = {
     "max-benefit": MaxBenefit,
@@ -43,11 +44,18 @@ PLACEMENTS: dict[str, Callable[..., Placement]] = {
     "proportional": Proportional,
     "reserve": Reserve,
 }
-# Policies that decide everything themselves, from elsewhere.
-WHOLE: dict[str, Callable[..., UpdatePolicy]] = {}
-POLICIES: dict[str, Callable[..., Any]] = {**ORDERS, **PLACEMENTS}
+# Policies that decide everything themselves.
+WHOLE: dict[str, Callable[..., UpdatePolicy]] = {"adaptive": Adaptive}
+POLICIES: dict[str, Callable[..., Any]] = {**ORDERS, **PLACEMENTS, **WHOLE}
 
 _SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
+    "adaptive": {
+        "plain": {"plain": True},
+        "worst": {"provision": "worst"},
+        "average": {"provision": "average"},
+        "single": {"periods": "single"},
+        "shared": {"periods": "shared"},
+    },
     "reserve": {"E": {"by": "E"}, "P": {"by": "P"}},
     "edf-partitioned": {"aggressive": {"aggressive": True}, "non-aggressive": {"aggressive": False}},
     "proportional": {
@@ -96,8 +104,6 @@ def find_policy(text: str) -> UpdatePolicy:
     order: IndexPolicy | None = None
     placement: Placement | None = None
     for found in recipe.parts:
-        if found.name == "adaptive" and found.name not in POLICIES:
-            raise PolicyNameError("the placement 'adaptive' is called 'reserve' now")
         if found.name not in POLICIES:
             raise PolicyNameError(
                 f"{found.name!r} is not a policy; expected one of {', '.join(sorted(POLICIES))}"
@@ -105,8 +111,11 @@ def find_policy(text: str) -> UpdatePolicy:
             )
         made = make(found, POLICIES[found.name], _SWITCHES.get(found.name, {}))
         if found.name in WHOLE:
-            if len(recipe.parts) > 1 or "=" in text.replace(f"{found.name}(", ""):
-                raise PolicyNameError(f"{found.name!r} decides everything itself and cannot be combined")
+            if "/" in text:
+                hint = "; the placement that keeps tracks for short jobs is called 'reserve'" * (
+                    found.name == "adaptive"
+                )
+                raise PolicyNameError(f"{found.name!r} decides everything itself and cannot be combined{hint}")
             policy: UpdatePolicy = made
             return policy
         if found.name in ORDERS:

@@ -17,13 +17,16 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from heapq import heappop, heappush
 from math import fsum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
 
 Arbitration = Literal["increase", "staleness"]
 Startable = Callable[[str], bool]
+# How it ranks, its number, and the table.
+Entry = tuple[float, int, str]
+_SLACK = 32
 
 
 class Progress(NamedTuple):
@@ -95,15 +98,17 @@ class Modes:
         # may hold what is no longer so; that is found out when it comes up.
         self._news: set[str] = set()
         self._due: list[tuple[int, str]] = []
-        self._released: list[tuple[float, int, str]] = []
-        self._behind: list[tuple[float, int, str]] = []
+        self._released: list[Entry] = []
+        self._behind: list[Entry] = []
+        # How long these two heaps may get before they are tidied.
+        self._room = (_SLACK, _SLACK)
         self.recovering: set[str] = set()
         self.eligible: set[str] = set()
         self.changes: list[Change] | None = None
 
     def fork(self) -> Modes:
         """A copy whose changes the original does not see."""
-        copy = Modes.__new__(Modes)
+        copy = type(self).__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy._progress = ChainMap({}, self._progress)
         copy._news = set(self._news)
@@ -112,6 +117,15 @@ class Modes:
         copy.changes = None
         return copy
 
+    def provide(self, tasks: Iterable[Task]) -> None:
+        """Costs are known better: other reservations for the same tables, from now on."""
+        self.settle()
+        self.tasks = {task.table: task for task in tasks}
+        self.normal_load = total_utilisation(self.tasks.values())
+        self._behind.clear()
+        for table, progress in self._progress.items():
+            self._lags(table, progress.lag_us, ended=True)
+
     def __getitem__(self, table: str) -> Progress:
         return self._progress.get(table, NEW)
 
@@ -119,6 +133,31 @@ class Modes:
     def load(self) -> float:
         """The left side of (6): what all tables together may use now, in tracks."""
         return self.normal_load + fsum(self.tasks[table].increase for table in sorted(self.recovering))
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that `restore` needs, in plain values."""
+        progress = {table: list(found) for table, found in self._progress.items()}
+        return {"now_us": self.now_us, "news": sorted(self._news), "progress": progress}
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Go on from what was dumped."""
+        self.now_us, self._news = data["now_us"], set(data["news"])
+        for table, values in data["progress"].items():
+            progress = Progress(*values)
+            last = None if progress.last is None else Released(*progress.last)
+            progress = progress._replace(last=last)
+            self._progress[table] = progress
+            if progress.recovering:
+                self.recovering.add(table)
+            if last is not None and progress.waits:
+                heappush(self._released, (self.rank(table, last), self.number[table], table))
+            later = max(progress.next_us, progress.leaves_us or 0)
+            if later > self.now_us and not progress.runs:
+                heappush(self._due, (later, table))
+        news = set(self._news)
+        for table in data["progress"]:
+            self._lags(table, self[table].lag_us, ended=True)
+        self._news = news
 
     # Facts
 
@@ -165,8 +204,8 @@ class Modes:
         task = self.tasks[table]
         self._progress[table] = progress._replace(lag_us=lag_us)
         if lag_us:
-            heappush(self._behind, (-task.priority * lag_us, self.number[table], table))
-        if lag_us > task.threshold_us and not progress.recovering:
+            heappush(self._behind, (self.loss(task, lag_us), self.number[table], table))
+        if lag_us > task.threshold_us and not progress.recovering and task.reserved:
             self.eligible.add(table)
         else:
             self.eligible.discard(table)
@@ -194,6 +233,7 @@ class Modes:
             news.add(heappop(due)[1])
         if not news:
             return
+        self._tidy()
         # In the order of the tables: sets have none, and decisions must not depend on that.
         tables = sorted(news, key=self.number.__getitem__)
         news.clear()
@@ -203,6 +243,15 @@ class Modes:
             self._enter()
         for table in tables:
             self._release(table)
+
+    def _tidy(self) -> None:
+        """Throw out what is no longer so before it outweighs what is."""
+        if len(self._released) > self._room[0]:
+            kept = [entry for _, entry in self._found(self._released, self._waiting)]
+            self._released, self._room = kept, (2 * len(kept) + _SLACK, self._room[1])
+        if len(self._behind) > self._room[1]:
+            kept = [entry for _, entry in self._found(self._behind, self._loses)]
+            self._behind, self._room = kept, (self._room[0], 2 * len(kept) + _SLACK)
 
     def _leave(self, table: str) -> None:
         """Rule RN: fresh when a job ends, so back to normal at its deadline."""
@@ -277,6 +326,8 @@ class Modes:
         if now < first:
             return
         task = self.tasks[table]
+        if not task.reserved:
+            return
         release = progress.next_us if now == first and progress.last is not None else now
         last = Released(release, release + (task.recovery_us if progress.recovering else task.period_us))
         converted = progress.background
@@ -324,20 +375,30 @@ class Modes:
                 yield Choice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
 
     def _loses(self, loss: float, progress: Progress, task: Task) -> bool:
-        return bool(progress.lag_us) and loss == -task.priority * progress.lag_us
+        return bool(progress.lag_us) and loss == self.loss(task, progress.lag_us)
+
+    def loss(self, task: Task, lag_us: int) -> float:
+        """The smallest goes first in the background: staleness by priority, for each second of work."""
+        return -task.priority * lag_us / task.cost_us
 
     def _live(
-        self, heap: list[tuple[float, int, str]], holds: Callable[[float, Progress, Task], bool]
+        self, heap: list[Entry], holds: Callable[[float, Progress, Task], bool]
     ) -> Iterator[tuple[str, Progress]]:
         """What a heap holds, in order, without what is no longer so. All of it stays in the heap."""
-        kept: dict[str, tuple[float, int, str]] = {}
+        kept: list[Entry] = []
         try:
-            while heap:
-                entry = heappop(heap)
-                key, _, table = entry
-                if table not in kept and holds(key, self[table], self.tasks[table]):
-                    kept[table] = entry
-                    yield table, self[table]
+            for table, entry in self._found(heap, holds):
+                kept.append(entry)
+                yield table, self[table]
         finally:
-            for entry in kept.values():
+            for entry in kept:
                 heappush(heap, entry)
+
+    def _found(self, heap: list[Entry], holds: Callable[[float, Progress, Task], bool]) -> Iterator[tuple[str, Entry]]:
+        seen: set[str] = set()
+        while heap:
+            entry = heappop(heap)
+            key, _, table = entry
+            if table not in seen and holds(key, self[table], self.tasks[table]):
+                seen.add(table)
+                yield table, entry

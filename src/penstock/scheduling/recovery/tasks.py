@@ -32,6 +32,8 @@ class Task:
     batch: int = 1
     # Files that a job outside of the reservation may load, on a track that idles.
     most: int = 1
+    # Whether the table has a reservation. If not, it only ever uses tracks that idle.
+    reserved: bool = True
 
     @property
     def utilisation(self) -> float:
@@ -48,7 +50,7 @@ class Task:
 
 
 def total_utilisation(tasks: Iterable[Task]) -> float:
-    return fsum(task.utilisation for task in tasks)
+    return fsum(task.utilisation for task in tasks if task.reserved)
 
 
 def recovery_period_us(cost_us: int, period_us: int, total: float, tracks: int, periods: Periods = "single") -> int:

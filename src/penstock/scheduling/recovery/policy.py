@@ -1,0 +1,262 @@
+"""The adaptive policy: `policy = "adaptive"` (Leontyev, Johnson, Anderson 2010, Sec. III, and what was added to it).
+
+    adaptive                     idle tracks catch up in the background, who loses most goes first
+    adaptive(plain)              the algorithm of the paper
+    adaptive(average)            reservations for average costs; bounds then hold on average only
+    adaptive(shared)             recovery periods with which all tables could recover at once
+    adaptive(margin=1.5)         a longest job takes 1.5 times what is expected
+
+Tables with `guarantee = true` have reservations, and all others use what is left, by benefit; if no table says so, all have
+reservations. If the tables need more than there is, all periods are longer in proportion and a job takes the files of such a
+period: nothing is proven then, but nobody starves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from typing import Any, Literal
+
+from penstock.model.graph import Graph
+from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
+from penstock.scheduling.placement.base import upkeep
+from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.recovery.bounds import Delivery, Model
+from penstock.scheduling.recovery.modes import Choice, Modes
+from penstock.scheduling.recovery.tasks import Periods, Task, provisioned, total_utilisation
+
+Provision = Literal["worst", "average"]
+# More files than this in one job save hardly any start-up.
+_MOST_MERGED = 16
+
+
+class Followed(Modes):
+    """The scheduler's memory, and for which costs it was made."""
+
+    version = 0
+
+
+class Adaptive:
+    def __init__(
+        self,
+        *,
+        plain: bool = False,
+        provision: Provision = "worst",
+        periods: Periods = "single",
+        margin: float = 1.25,
+        graph: Graph | None = None,
+    ) -> None:
+        if margin < 1:
+            raise ValueError("margin must be at least 1: a job takes as long as expected, or longer")
+        self.plain, self.provision, self.periods, self.margin = plain, provision, periods, margin
+        self._graph = graph
+        self._benefit = MaxBenefit()
+        self.index = self._benefit.index
+
+    def for_graph(self, graph: Graph) -> Adaptive:
+        return Adaptive(
+            plain=self.plain, provision=self.provision, periods=self.periods, margin=self.margin, graph=graph
+        )
+
+    # Reservations
+
+    def model(self, tracks: int, outlook: Outlook) -> Model:
+        """What is reserved for whom, from costs as they are known now."""
+        graph = self._graph
+        if graph is None:
+            return Model((), tracks)
+        return model_of(
+            graph,
+            {name: self.cost_us(name, outlook) for name in graph.order},
+            tracks,
+            self.periods,
+            merge=not self.plain,
+            startups_us={name: self._start_up_us(name, outlook) for name in graph.order},
+        )
+
+    def cost_us(self, table: str, outlook: Outlook) -> int:
+        """The longest time of a job: as declared, or what is expected and some more."""
+        assert self._graph is not None
+        declared = self._graph.tables[table].cost_us
+        if declared is not None:
+            return declared
+        margin = self.margin if self.provision == "worst" else 1.0
+        return max(1, ceil(margin * outlook.period_cost_s(table) * SECOND_US))
+
+    def _start_up_us(self, table: str, outlook: Outlook) -> int:
+        """What a job takes however little it has to do; 0 if that is not known."""
+        known = getattr(outlook, "start_up_s", None)
+        return 0 if known is None else int(known(table) * SECOND_US)
+
+    # Memory
+
+    def begin(self, tracks: int, outlook: Outlook) -> Modes:
+        memory = Followed(
+            self.tasks(tracks, outlook),
+            tracks,
+            arbitration="increase" if self.plain else "staleness",
+            background=not self.plain,
+        )
+        memory.version = outlook.version
+        return memory
+
+    def tasks(self, tracks: int, outlook: Outlook) -> tuple[Task, ...]:
+        model = self.model(tracks, outlook)
+        if self.plain:
+            return model.with_thresholds().tasks
+        return tuple(replace(task, threshold_us=2 * task.period_us) for task in model.tasks)
+
+    def follow(self, memory: Followed, fact: Fact, outlook: Outlook) -> None:
+        if outlook.version != memory.version:
+            memory.provide(self.tasks(memory.tracks, outlook))
+            memory.version = outlook.version
+        if fact.table not in memory.tasks:
+            return
+        if fact.what == "lags":
+            memory.lags(fact.at_us, fact.table, fact.lag_us)
+        elif fact.what == "starts":
+            memory.starts(fact.at_us, fact.table)
+        else:
+            memory.ends(fact.at_us, fact.table, fact.lag_us)
+
+    # Decisions
+
+    def decide(self, situation: Situation) -> Decision:
+        memory: Any = situation.memory
+        if not isinstance(memory, Modes):
+            memory = self._as_if_new(situation)
+        modes = memory.fork()
+        modes.advance(situation.now_us)
+        modes.settle()
+        free = list(situation.free)
+        starts: list[Start] = []
+        for start in self._starts(situation, modes, free):
+            starts.append(start)
+            if not free:
+                break
+        if not starts and free:
+            starts += self._upkeep(situation, free)
+        wake = modes.due_us
+        return Decision(tuple(starts), None if wake is None else max(wake, situation.now_us + 1), situation.memory)
+
+    def _starts(self, situation: Situation, modes: Modes, free: list[int]) -> Iterator[Start]:
+        taken: set[str] = set()
+
+        def startable(table: str) -> bool:
+            return table in situation.ready and table not in taken and not situation.ready[table].upkeep
+
+        for job in self._awaited(situation):
+            taken.add(job.table)
+            yield Start(job.table, free.pop(0), "a query waits for it")
+        for choice in modes.choices(startable):
+            taken.add(choice.table)
+            yield Start(
+                choice.table, free.pop(0), partial(_why, choice, modes, situation.ready[choice.table]), choice.take
+            )
+        # Whatever the world holds ready and the scheduler knows nothing of.
+        for _, job in situation.ready.ranked(situation.now_us):
+            if startable(job.table) and not modes[job.table].lag_us:
+                taken.add(job.table)
+                yield Start(job.table, free.pop(0), "a track idles, and it has work", 1)
+
+    def _awaited(self, situation: Situation) -> Iterator[ReadyJob]:
+        for _, job in situation.ready.ranked(situation.now_us):
+            if job.awaited_us is None:
+                return
+            yield job
+
+    def _upkeep(self, situation: Situation, free: list[int]) -> tuple[Start, ...]:
+        for _, job in situation.ready.ranked(situation.now_us):
+            if job.upkeep:
+                return upkeep(situation, job, free)
+        return ()
+
+    def _as_if_new(self, situation: Situation) -> Modes:
+        """Without a memory that follows (a single question): every ready table just fell behind."""
+        graph = self._graph
+        modes = self.begin(situation.tracks, situation.outlook)
+        for table, job in situation.ready.items():
+            if graph is not None and table in modes.tasks and not job.upkeep:
+                modes.lags(situation.now_us, table, max(1, job.gain_us))
+        return modes
+
+
+def _why(choice: Choice, modes: Modes, job: ReadyJob) -> str:
+    progress = modes[choice.table]
+    behind = format_duration(progress.lag_us)
+    if choice.background:
+        return f"a track idles: it is {behind} behind, which costs most of all that could use it"
+    mode = "recovering" if progress.recovering else "in normal mode"
+    return f"its deadline {format_instant(choice.deadline_us)} is the earliest; {mode}, {behind} behind"
+
+
+def model_of(
+    graph: Graph,
+    costs_us: Mapping[str, int],
+    tracks: int,
+    periods: Periods = "single",
+    *,
+    merge: bool = True,
+    startups_us: Mapping[str, int] | None = None,
+) -> Model:
+    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data."""
+    some = any(table.guarantee for table in graph.tables.values())
+    tasks = [
+        Task(
+            name,
+            costs_us[name],
+            graph.periods_us[name],
+            graph.periods_us[name],
+            priority=graph.inherited[name],
+            reserved=graph.tables[name].guarantee or not some,
+        )
+        for name in sorted(graph.tables)  # ties go to the first, whatever the order of declaration
+    ]
+    merged: dict[str, int] = {}
+    if merge and tasks:
+        tasks, merged = _merging(tasks, tracks, startups_us or {})
+    tasks = _fitted(tasks, tracks)
+    tasks = provisioned(tasks, tracks, periods)
+    deliveries = {
+        name: Delivery(graph.periods_us[name], stamp_us=graph.feeds[table.feed].lateness_us)
+        for name, table in graph.tables.items()
+        if table.feed is not None
+    }
+    sources = {
+        name: tuple(dict.fromkeys(s.table for s in graph.tables[name].sources if s.table != name))
+        for name in graph.order
+        if not graph.tables[name].is_base
+    }
+    others = tuple(max(t.cost_us, merged.get(t.table, 0)) for t in tasks if not t.reserved)
+    return Model(tuple(tasks), tracks, deliveries, sources, others, merged)
+
+
+def _merging(tasks: list[Task], tracks: int, startups_us: Mapping[str, int]) -> tuple[list[Task], dict[str, int]]:
+    """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
+    nobody waits longer for it than without."""
+    limit = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
+    found, merged = [], {}
+    for task in tasks:
+        start_up = min(startups_us.get(task.table, 0), task.cost_us)
+        each = max(1, task.cost_us - start_up)
+        longest = min(limit, task.period_us)
+        most = max(1, min(_MOST_MERGED, (longest - start_up) // each)) if start_up else 1
+        if most > 1:
+            merged[task.table] = start_up + most * each
+        found.append(replace(task, most=most))
+    return found, merged
+
+
+def _fitted(tasks: list[Task], tracks: int) -> list[Task]:
+    """Periods that the tracks can keep. Where they could not, all are longer in proportion, and a job takes the files of
+    such a period."""
+    stretch = max(1.0, total_utilisation(tasks) / tracks)
+    fitted = []
+    for task in tasks:
+        period = max(ceil(task.period_us * stretch), task.cost_us)
+        batch = max(task.batch, ceil(period / task.period_us))
+        fitted.append(replace(task, period_us=period, batch=batch, most=max(task.most, batch)))
+    return fitted

@@ -1,0 +1,103 @@
+"""The adaptive policy behind the controller: the same schedule as the model, on random graphs, and again from the log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from penstock.control.events import UpdateStarted
+from penstock.control.replay import replay
+from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.scheduling.recovery.modes import Modes
+from penstock.sim import adaptive
+from penstock.sim.experiments.aus import PARAMETERS, section7
+from penstock.sim.runtime import Simulation
+from penstock.sim.scenario import Scenario as SimScenario
+from penstock.sim.scenario import SimTable
+from tests.control.scenarios import Scenario
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("plain", [True, False])
+def test_the_controller_gives_the_schedule_of_the_model(seed: int, plain: bool) -> None:
+    scenario = section7(PARAMETERS, 2_000.0 + 500 * seed, "random")
+    # The model begins with empty tables, the controller with ones that are up to date: the first file of each is a whole
+    # period after the start of both.
+    tables = [replace(t, phase_s=t.period_s * (1 + n * (seed + 1) % 13 / 31)) for n, t in enumerate(scenario.tables)]
+    scenario = replace(scenario, horizon_s=14_000.0, tables=tuple(tables))
+    policy = find_policy("adaptive(plain, margin=1.2)" if plain else "adaptive(margin=1.2)")
+    simulation = Simulation(scenario, policy, seed, trace=True, keep_log=True)
+    simulation.run()
+    model = adaptive.model_of(scenario, worst=True)
+    if not plain:
+        model = replace(model, tasks=tuple(replace(t, threshold_us=2 * t.period_us) for t in model.tasks))
+    model = replace(model, tasks=tuple(sorted(model.tasks, key=lambda task: task.table)))
+    ran = adaptive.simulate(scenario, model, seed, plain=plain)
+    running = {(job.start_us, job.table, job.end_us) for job in ran.jobs}
+    done = {(at, table, at + took) for at, table, _, took in simulation.trace or [] if at + took < 14_000_000_000}
+    assert running == done
+    assert any(change.recovering for change in ran.changes)
+    assert simulation.log is not None
+
+
+def test_a_job_loads_one_file_in_normal_mode_whatever_has_piled_up() -> None:
+    scenario = section7(PARAMETERS, 5_000.0, "random")
+    simulation = Simulation(replace(scenario, horizon_s=12_000.0), find_policy("adaptive(plain)"), 1, keep_log=True)
+    simulation.run()
+    assert simulation.log is not None
+    loads = [event.job for event in simulation.log if isinstance(event, UpdateStarted) and event.at_us > 0]
+    assert loads and all(len(job.files) == 1 for job in loads)
+
+
+def test_a_derived_table_takes_one_period_of_data_at_a_time() -> None:
+    base = SimTable("base", period_s=600.0, phase_s=600.0, alpha_s=10, beta=0.1)
+    view = SimTable("view", ("base",), alpha_s=5, beta=0.1)
+    other = replace(base, name="other", phase_s=10.0, alpha_s=500.0, period_s=3_600.0)
+    scenario = SimScenario((base, view, other), tracks=1, horizon_s=7_200.0, partition="5min")
+    simulation = Simulation(scenario, find_policy("adaptive(plain)"), 1, keep_log=True)
+    simulation.run()
+    assert simulation.log is not None
+    views = [e.job for e in simulation.log if isinstance(e, UpdateStarted) and e.job.table == "view" and e.at_us > 0]
+    lengths = [sum(p.end_us - p.start_us for p in job.pieces) // 1_000_000 for job in views]
+    assert lengths and max(lengths) <= 900  # 600 s of data touch at most three partitions of 300 s
+    assert len(views) >= 8
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "adaptive(plain)", "adaptive(average, shared)"])
+def test_everything_gets_done_on_random_graphs_and_a_log_gives_the_same_decisions_again(policy: str) -> None:
+    for seed in range(12):
+        scenario = Scenario(seed, policy=find_policy(policy))
+        scenario.run(60)
+        scenario.settle()
+        assert [str(d) for d in replay(scenario.world.log, find_policy(policy))] == [], f"seed {seed}"
+
+
+def test_what_it_remembers_can_be_written_down_and_read_again() -> None:
+    scenario = section7(PARAMETERS, 3_000.0, "random")
+    for until_s in (4_000.0, 8_100.0, 8_900.0, 9_700.0):
+        simulation = Simulation(replace(scenario, horizon_s=until_s), find_policy("adaptive(plain)"), 5)
+        simulation.run()
+        memory = simulation.controller._memory
+        assert isinstance(memory, Modes)
+        again = Modes(memory.tasks.values(), memory.tracks, arbitration=memory.arbitration, background=False)
+        again.restore(json.loads(json.dumps(memory.dump())))
+        assert again.dump() == memory.dump()
+        later = memory.now_us
+        for _ in range(20):
+            later += 97_000_000
+            old, new = memory.fork(), again.fork()
+            old.advance(later)
+            new.advance(later)
+            assert list(old.choices()) == list(new.choices())
+            assert old.load == new.load
+
+
+def test_names() -> None:
+    for name in ("adaptive", "adaptive(plain)", "adaptive(average, shared)", "adaptive(margin=1.5)"):
+        assert find_policy(name)
+    with pytest.raises(PolicyNameError, match="called 'reserve'"):
+        find_policy("adaptive / max-benefit-youngest / inherit=chain")
+    with pytest.raises(PolicyNameError, match="at least 1"):
+        find_policy("adaptive(margin=0.5)")
