@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from penstock.app import Warehouse
 from penstock.cli.flow import EXAMPLES
 from penstock.cli.main import app
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
+from penstock.flows.report import ActivityRun, FlowReport
 from penstock.sim.flows.picture import layout
+from tests.conftest import Write
 
 run = CliRunner().invoke
 
@@ -34,6 +37,45 @@ def test_a_plan_for_machines() -> None:
     assert steps["view_2"]["after"] == ["view_1"] and steps["view_2"]["start_us"] >= steps["view_1"]["end_us"]
     less = json.loads(run(app, ["flow", "plan", "fork", "--memory", "100", "--json"]).output)
     assert less["peak_bytes"] == 0 and less["disk_bytes"] > 100e6
+
+
+def test_a_flow_of_the_project(project: Write) -> None:
+    folder = project(
+        {
+            "penstock.toml": """
+                name = "shop"
+                [feeds.orders]
+                path = "landing/orders-*.csv"
+                format = "csv"
+                columns = "product bigint, region string, amount double, note string"
+                mode = "snapshot"
+            """,
+            "tables/sales.py": """
+                import penstock as ps
+
+
+                @ps.flow
+                def sales(orders):
+                    good = orders.not_null("product").filter("amount > 0").derive(tax="amount * 0.2")
+                    good.aggregate("product", tax="sum(tax)").into("tax_of_product")
+                    good.aggregate("region", tax="sum(tax)").into("tax_of_region")
+                    good.aggregate(["product", "region"], tax="sum(tax)").into("tax")
+            """,
+            "landing/orders-1.csv": "product,region,amount,note\n1,a,2.0,x\n",
+        }
+    )
+    found = json.loads(run(app, ["flow", "plan", "sales", "--project", str(folder), "--json"]).output)
+    first = found["steps"][0]
+    assert first["stages"][0]["place"] == "memory" and first["stages"][0]["columns"] == ["product", "region", "tax"]
+    assert {step["name"] for step in found["steps"][1:]} == {"tax_of_product", "tax_of_region", "tax"}
+    # What a run measured is used: a filter that lets hardly anything through makes what is staged small.
+    runs = (ActivityRun(first["nodes"][1], "not_null", "tax", 1_000_000, 10),)
+    with Warehouse(folder) as warehouse, warehouse.store.write() as conn:
+        warehouse.store.set_fact(conn, "flow sales", json.dumps(FlowReport("sales", "job", 1.0, runs, ()).dump()))
+    again = json.loads(run(app, ["flow", "plan", "sales", "--project", str(folder), "--json"]).output)
+    assert again["cost_us"] < found["cost_us"]
+    wrong = run(app, ["flow", "plan", "sale", "--project", str(folder)])
+    assert wrong.exit_code == 1 and "did you mean 'sales'" in wrong.output
 
 
 def test_a_plan_can_be_drawn(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_names_options_and_experiments_of_the_page_exist() -> None:
     text = PAGE.read_text()
-    for name in re.findall(r"penstock flow plan ([\w-]+)", text):
+    for name in re.findall(r"penstock flow plan ([a-z][\w-]+)", text):
         assert name.replace("-", "_") in EXAMPLES
     for name in OPERATOR_POLICIES:
         assert f"| `{name}` |" in text

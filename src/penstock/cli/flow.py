@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import asdict
+from json import loads
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, err, errors_told, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
+from penstock.flows.experience import learned
 from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
+from penstock.flows.report import load
 from penstock.flows.staging import Place, StagingPlan, plan_staging
 from penstock.flows.subflows import break_into_subflows, policy_for
 from penstock.flows.walk import timetable
 from penstock.sim.figure import check_picture
 from penstock.sim.flows.picture import draw_plan
+
+if TYPE_CHECKING:
+    from penstock.app import Warehouse
+    from penstock.flows.description import TypedFlow
 
 app = typer.Typer(name="flow", help="How flows run: what is staged, in which order.", no_args_is_help=True)
 EXAMPLES = {**ARCHETYPES, **COMPOSITES}
@@ -32,7 +39,8 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def plan(
-    name: Annotated[str, typer.Argument(help=f"A built-in example: {', '.join(EXAMPLES)}.")],
+    name: Annotated[str, typer.Argument(help=f"A flow of the project, or an example: {', '.join(EXAMPLES)}.")],
+    project: ProjectOption = Path(),
     memory: Annotated[
         float | None, typer.Option(help="MB of memory for what is staged; the rest goes to disk.")
     ] = None,
@@ -52,7 +60,7 @@ def plan(
     with errors_told():
         if plot is not None:
             check_picture(plot)
-        graph = _graph(name, scale, selectivity)
+        graph = _graph(name, project, scale, selectivity)
         found = plan_staging(graph, memory * 1e6 if memory is not None else None, order=order)
         if json:
             print_json(_plain(graph, found, slots, theta))
@@ -66,13 +74,30 @@ def plan(
             err.print(f"written to {plot}")
 
 
-def _graph(name: str, scale: float, selectivity: float) -> FlowGraph:
-    name = name.replace("-", "_")
-    if name not in EXAMPLES:
-        near = difflib.get_close_matches(name, EXAMPLES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise FlowError(f"there is no flow {name!r}{hint}; known are {', '.join(EXAMPLES)}")
-    return EXAMPLES[name](scale=scale, selectivity=selectivity)
+def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGraph:
+    """A flow of the project, with what its last run measured if there was one; else an example."""
+    own: list[str] = []
+    if (folder / "penstock.toml").exists():
+        with open_warehouse(folder) as warehouse:
+            flows = _flows(warehouse)
+            if name in flows:
+                with warehouse.store.read() as conn:
+                    measured = warehouse.store.fact(conn, f"flow {name}")
+                graph = flows[name].graph()
+                return learned(graph, load(loads(measured))) if measured else graph
+            own = sorted(flows)
+    key = name.replace("-", "_")
+    if key in EXAMPLES:
+        return EXAMPLES[key](scale=scale, selectivity=selectivity)
+    near = difflib.get_close_matches(key, (*own, *EXAMPLES), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    mine = f"flows of the project {', '.join(own)}; " if own else ""
+    raise FlowError(f"there is no flow {name!r}{hint} known are {mine}examples {', '.join(EXAMPLES)}")
+
+
+def _flows(warehouse: Warehouse) -> dict[str, TypedFlow]:
+    declared = (definition.flow for definition in warehouse.declared.definitions.values())
+    return {flow.flow.name: flow for flow in declared if flow is not None}
 
 
 def _strata_table(graph: FlowGraph, theta: int) -> Table:
