@@ -1,0 +1,127 @@
+"""The request layer alone: a million eager requests over a graph of 100,000 tables, and partition maps over ten years.
+
+Times are processor time of this process, so that a busy machine does not spoil them.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+from statistics import median
+from time import perf_counter_ns, process_time
+
+from penstock.model.grain import parse_grain
+from penstock.model.graph import Graph
+from penstock.model.partitions import PartitionSet
+from penstock.model.relations import SAME, PartitionMap, Window
+from penstock.model.tables import Feed, Source, Table
+from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, parse_instant
+from penstock.requests.book import Book
+from penstock.requests.campaign import Backfill, plan
+from penstock.requests.triggers import Eager
+
+T0 = parse_instant("2015-01-01")
+TABLES = 100_000
+TEAM = 250
+REQUESTS = 1_000_000
+DECADE = PartitionSet.of((T0, parse_instant("2025-01-01")))
+
+
+def run() -> list[dict[str, object]]:
+    return [*submitting(), *planning(), *mapping()]
+
+
+def warehouse(rng: random.Random) -> Graph:
+    """Teams of tables by day that read one to three of their team's earlier tables, now and then another team's."""
+    tables: list[Table] = []
+    for n in range(TABLES):
+        first = n - n % TEAM
+        near = range(max(first, n - 40), n)
+        if n - first < 10 or not near:
+            tables.append(Table(f"t{n}", "day", feed="f"))
+            continue
+        read = set(rng.sample(near, min(len(near), rng.choice((1, 1, 2, 3)))))
+        if first and rng.random() < 0.002:
+            read.add(rng.randrange(first))
+        windows = ((0, 1), (0, 1), (0, 1), (-1, 0), (-6, 1))
+        tables.append(Table(f"t{n}", "day", sources=tuple(Source(f"t{m}", rng.choice(windows)) for m in sorted(read))))
+    return Graph([Feed("f")], tables)
+
+
+def submitting() -> list[dict[str, object]]:
+    """Backfills of random weeks of random tables, until a million requests were made and merged."""
+    rng = random.Random(1)
+    graph = warehouse(rng)
+    _ = graph.rank, graph.flows, graph.chained
+    book = Book(graph, Eager(), lambda _: DECADE)
+    rows: list[dict[str, object]] = []
+    began = process_time()
+    backfills = 0
+    for goal in (10_000, 100_000, REQUESTS):
+        # The cost of the last requests before the goal, when that many are pending.
+        lap, lap_asked = began, book.counts.asked
+        while book.counts.asked < goal:
+            if book.counts.asked < goal * 0.9:
+                lap, lap_asked = process_time(), book.counts.asked
+            week = T0 + rng.randrange(2000) * DAY_US
+            book.submit(Backfill(f"t{rng.randrange(TABLES)}", PartitionSet.of((week, week + 7 * DAY_US))))
+            backfills += 1
+        now = process_time()
+        rows.append(
+            {
+                "benchmark": f"submit and merge, {goal:,} requests pending",
+                "us": 1e6 * (now - lap) / (book.counts.asked - lap_asked),
+                "seconds": now - began,
+                "requests": book.counts.asked,
+                "backfills": backfills,
+                "pieces": sum(len(pieces) for pieces in book.pending.values()),
+                "max_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+            }
+        )
+    began = process_time()
+    found = book.ready()
+    rows.append(
+        {
+            "benchmark": "find all that is ready among them",
+            "seconds": process_time() - began,
+            "requests": len(found),
+        }
+    )
+    return rows
+
+
+def planning() -> list[dict[str, object]]:
+    """`penstock plan` for a hundred backfills over the same graph."""
+    rng = random.Random(2)
+    graph = warehouse(rng)
+    _ = graph.rank, graph.flows, graph.chained
+    weeks = [T0 + rng.randrange(2000) * DAY_US for _ in range(100)]
+    asked = [Backfill(f"t{rng.randrange(TABLES)}", PartitionSet.of((week, week + 7 * DAY_US))) for week in weeks]
+    began = process_time()
+    found = plan(graph, asked, lambda _: DECADE)
+    return [{"benchmark": f"plan: {found}", "seconds": process_time() - began, "requests": len(asked)}]
+
+
+def mapping() -> list[dict[str, object]]:
+    """One call of a partition map, forward and back, on ten years of minutes."""
+    minute, hour, day, month = (parse_grain(text) for text in ("minute", "hour", "day", "month"))
+    holes = PartitionSet.of(*((T0 + n * 97 * DAY_US, T0 + n * 97 * DAY_US + 13 * HOUR_US) for n in range(30)))
+    rows: list[dict[str, object]] = []
+    for text, relation, source, table in (
+        ("minutes of the hour", SAME, minute, hour),
+        ("minutes of the month", SAME, minute, month),
+        ("last 60 minutes", Window(-60, 0), minute, minute),
+        ("hours of the day", SAME, hour, day),
+    ):
+        found = PartitionMap(relation, source, table)
+        for what, partitions in (("ten years", DECADE), ("30 ranges in them", holes)):
+            aligned = partitions.hull(table)
+            for way, call, given in (("affected", found.affected, partitions), ("required", found.required, aligned)):
+                times = []
+                for _ in range(300):
+                    began = perf_counter_ns()
+                    call(given)
+                    times.append(perf_counter_ns() - began)
+                rows.append({"benchmark": f"{way}: {text}, {what}", "us": median(times) / 1e3})
+    assert DECADE.count(minute) == (DECADE.intervals[0][1] - T0) // MINUTE_US
+    return rows
