@@ -11,6 +11,7 @@ import pytest
 
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.requests.book import Book
+from penstock.requests.request import Demand
 from penstock.requests.triggers import Eager, Grouping, Lazy
 from penstock.requests.versions import Change, History
 from tests.requests.printed import PrintedDriver
@@ -18,7 +19,12 @@ from tests.requests.world import Driver, Wrong
 
 CASES = int(os.environ.get("PENSTOCK_REQUESTS", "20000"))
 CHUNK = 2500
-TRIGGERS = (Eager, Lazy, Grouping, Eager)
+TRIGGERS = (
+    Eager,
+    Lazy,
+    Grouping,
+    lambda: Lazy(patient=False),
+)
 CHANGES = (1, 2, 2, 3, 4)
 
 
@@ -78,16 +84,15 @@ def test_the_printed_rule_loses_changes_and_deadlocks() -> None:
 class Forgetful(Lazy):
     """Does not walk back: a job runs for each path."""
 
-    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int) -> PartitionSet:
+    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int, reader: str) -> PartitionSet:
         return EMPTY
 
 
 class Silent(Lazy):
     """Forgets to tell one of the readers now and then."""
 
-    def _ask(self, book: Book, name: str, there: PartitionSet, oldest: int, source: str, version: int) -> None:
-        if name != "t3" or book.publication % 3:
-            super()._ask(book, name, there, oldest, source, version)
+    def _ask(self, book: Book, asked: list[tuple[str, PartitionSet, Demand]]) -> None:
+        super()._ask(book, [item for item in asked if item[0] != "t3" or book.publication % 3])
 
 
 @pytest.mark.parametrize("trigger", [Forgetful, Silent])

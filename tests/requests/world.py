@@ -99,6 +99,7 @@ def random_shape(rng: Random, *, whole: bool = False) -> Shape:
         if own == "day" and rng.random() < 0.2:
             sources.append(Source(f"t{n}", rng.choice([(-1, 0), (-2, 0), (-2, -1)])))
         tables.append(Table(f"t{n}", own, sources=tuple(sources)))
+    rng.shuffle(tables)  # in which order they are declared must not matter
     return Shape(Graph([Feed("f")], tables), days)
 
 
@@ -140,7 +141,9 @@ class Checker:
     def gave_up(self, name: str, numbers: list[int]) -> None:
         self.writing.difference_update((name, n) for n in numbers)
 
-    def published(self, name: str, own: dict[int, int], pin: int, publication: int, *, once: bool = True) -> None:
+    def published(
+        self, name: str, own: dict[int, int], pin: int, publication: int, *, whole: bool = True, new: bool = True
+    ) -> None:
         """Partitions of a table were made from everything as of `pin` and from these changes of their own."""
         self.gave_up(name, list(own))
         made = {}
@@ -157,7 +160,7 @@ class Checker:
                 somewhere |= version.any
             made[key] = Made(publication, everywhere, somewhere, tuple(read))
         for key, version in made.items():
-            self._check(key, version, once)
+            self._check(key, version, whole, new)
             self.versions.setdefault(key, []).append(version)
 
     def version(self, key: Key, pin: int) -> Made:
@@ -166,18 +169,16 @@ class Checker:
                 return version
         return Made(0, 0, 0, ())
 
-    def _check(self, key: Key, version: Made, once: bool) -> None:
+    def _check(self, key: Key, version: Made, whole: bool, new: bool) -> None:
         before = self.version(key, 1 << 60)
         cover = self.cover.get(key, 0)
         if any(new < old for new, old in zip(version.read, before.read, strict=False)):
             raise Wrong(f"{key} was made from older inputs than its predecessor")
         if before.all & cover & ~version.all:
             raise Wrong(f"{key} lost a change that it had")
-        if not once:
-            return
-        if version.any & cover & ~version.all:
+        if whole and version.any & cover & ~version.all:
             raise Wrong(f"{key} has a change by one way only: it will be made again for it")
-        if not version.all & ~before.all & cover:
+        if new and not version.all & ~before.all & cover:
             raise Wrong(f"{key} was made again for nothing new")
 
     def at_rest(self) -> None:
@@ -287,7 +288,8 @@ class Driver:
                 upto = demand.carried.get(OWN, 0)
                 mask = sum(bit for stamp, bit in self.stamps if stamp <= upto)
                 own |= dict.fromkeys(self.shape.numbers(run.dataset, PartitionSet(((start, end),))), mask)
-            self.checker.published(run.dataset, own, run.pin, self.book.publication)
+            whole = self.book.trigger.patient
+            self.checker.published(run.dataset, own, run.pin, self.book.publication, whole=whole)
             self.runs.append((run, self.book.publication))
         self.ended.append(identity)
         if self.rng.random() < 0.2:  # the report comes twice

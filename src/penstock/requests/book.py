@@ -44,7 +44,9 @@ class Counts:
     """What became of the requests."""
 
     asked: int = 0
-    # Brought nothing new: all that they ask for was asked for already, or is there.
+    # Asked for exactly what was asked for already.
+    repeated: int = 0
+    # Asked for a part of what was asked for already, or is there.
     subsumed: int = 0
     # Joined a pending request that did not ask for all of it.
     merged: int = 0
@@ -61,8 +63,11 @@ class Trigger(Protocol):
     def published(self, book: Book, run: Run) -> None:
         """A job published its partitions: make demands of who reads them, in the same transaction."""
 
-    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int) -> PartitionSet:
-        """Which of these partitions are not at a version yet."""
+    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int, reader: str) -> PartitionSet:
+        """Which of these partitions, that a reader asks for, are not at a version yet."""
+
+    def awaited(self, demand: Demand, source: str) -> int | None:
+        """The version that an input must have before a job may run; None if any will do."""
 
     def concerned(self, book: Book, dataset: str) -> Iterable[str]:
         """Whose waiting may end when a job of a dataset ends."""
@@ -127,10 +132,17 @@ class Book:
             met = pending.within(partitions)
             if met:
                 if all(demand <= other for _, _, other in met) and _covers(met, partitions):
-                    counts.subsumed += 1
+                    exact = all(demand.carried == other.carried for _, _, other in met)
+                    counts.repeated += exact
+                    counts.subsumed += not exact
                     return
                 counts.merged += 1
         pending.add(partitions, demand)
+        self._touched.add(dataset)
+
+    def add(self, dataset: str, partitions: PartitionSet, demand: Demand) -> None:
+        """Add to a request that was just made: it is not another one."""
+        self.pending[dataset].add(partitions, demand)
         self._touched.add(dataset)
 
     # What could run
@@ -153,7 +165,7 @@ class Book:
         never = self.held.get(name, EMPTY)
         if busy := self.busy.get(name):
             never |= busy.domain()
-        table, into, moving = self.graph.tables[name], self.graph.into[name], self.trigger.moving
+        table, into, trigger = self.graph.tables[name], self.graph.into[name], self.trigger
         found: list[tuple[int, int]] = []
         for start, end, demand in pending.pieces():
             rest = PartitionSet(((start, end),))
@@ -161,10 +173,10 @@ class Book:
                 rest -= never
             if demand.pin is None:
                 for edge in into:
-                    version = demand.carried.get(edge.source)
+                    version = trigger.awaited(demand, edge.source)
                     if version is None or not rest:
                         continue
-                    late = moving(self, edge.source, edge.map.required(rest), version)
+                    late = trigger.moving(self, edge.source, edge.map.required(rest), version, name)
                     if late:
                         rest -= affected_by(table, edge, late)
             found += rest.intervals

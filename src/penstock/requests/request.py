@@ -66,9 +66,11 @@ class Demand:
         return Demand(oldest, carried, self.pin if self.pin == other.pin else None)
 
     def __le__(self, other: Demand) -> bool:
-        """Whether whatever satisfies `other` satisfies this one too."""
-        return other.oldest <= self.oldest and all(
-            version <= other.carried.get(name, 0) for name, version in self.carried.items()
+        """Whether whatever satisfies `other` satisfies this one too. Old inputs do not satisfy who wants the newest."""
+        return (
+            other.oldest <= self.oldest
+            and (other.pin is None or other.pin == self.pin)
+            and all(version <= other.carried.get(name, 0) for name, version in self.carried.items())
         )
 
 

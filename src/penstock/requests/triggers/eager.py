@@ -2,6 +2,9 @@
 
 So all that is on its way to a dataset is in the book at that dataset itself, and whether it is at a version is a look at
 its own pending and running work. A request carries the inputs by which the change comes; each edge is walked once.
+
+It waits for all that it carries, so no update ever has a part of a change and each change reaches each partition in one
+update. But where new changes come faster than jobs finish, there is always another one to wait for: then use `Lazy`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ Coming = list[tuple[str, PartitionSet]]
 
 
 class Eager:
+    patient = True
+
     def submitted(self, book: Book, stamp: int, backfills: Iterable[Backfill]) -> None:
         for backfill in backfills:
             self._spread(book, stamp, backfill)
@@ -73,8 +78,11 @@ class Eager:
     def published(self, book: Book, run: Run) -> None:
         """Everything was asked for when the change came."""
 
-    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int) -> PartitionSet:
+    def moving(self, book: Book, dataset: str, partitions: PartitionSet, version: int, reader: str) -> PartitionSet:
         return book.lacking(dataset, partitions, version)
+
+    def awaited(self, demand: Demand, source: str) -> int | None:
+        return demand.carried.get(source)
 
     def concerned(self, book: Book, dataset: str) -> Iterator[str]:
         yield dataset
