@@ -43,6 +43,11 @@ def points(name: str, *keys: str) -> Callable[[Parameters, Sequence[int]], list[
     return made
 
 
+def flat(rows: list[Row]) -> list[Row]:
+    """What was not measured, or is not in the paper, is left out."""
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
 def minutes(name: str, rng: Random) -> float:
     """As long as the paper's jobs took."""
     return rng.uniform(20.0, 60.0)
@@ -96,7 +101,7 @@ def _diamond(point: Any) -> list[Row]:
                 "paper": 1 if trigger != NAIVE else point["ways"],
             }
         )
-    return rows
+    return flat(rows)
 
 
 add(
@@ -179,12 +184,12 @@ def _rollup(point: Any) -> list[Row]:
                 "seed": point["seed"],
                 "updates_of_daily": updates,
                 "unneeded_share": (updates - 1) / updates,
-                "fresh_inputs": fresh,
+                "fresh_inputs": ", ".join(map(str, fresh)),
                 "done_s": found.ended_s,
                 "paper": _PAPER_6.get(point["queue"]) if trigger == NAIVE else None,
             }
         )
-    return rows
+    return flat(rows)
 
 
 def _judge_rollup(rows: list[Row]) -> list[Finding]:
@@ -279,7 +284,7 @@ def _tree(point: Any) -> list[Row]:
         for most in point["max_cost"]:
             row[f"saved_share_{most:g}"] = _saved(found, most, rng) if trigger == EAGER else None
         rows.append(row)
-    return rows
+    return flat(rows)
 
 
 def _saved(found: Outcome, most: float, rng: Random) -> float:
@@ -324,8 +329,8 @@ def _judge_tree(rows: list[Row]) -> list[Finding]:
                 f"{share:.0%}{why}",
             )
         )
-    keys = [key for key in rows[0] if key.startswith("saved_share_")] if rows else []
-    costs = {key: average(eager, key)[0] for key in keys if eager}
+    keys = [key for key in eager[0] if key.startswith("saved_share_")] if eager else []
+    costs = {key: average(eager, key)[0] for key in keys}
     if costs:
         spread = max(costs.values()) - min(costs.values())
         told = ", ".join(f"{value:.1%} at {key.removeprefix('saved_share_')}" for key, value in costs.items())
@@ -399,7 +404,7 @@ def _self(point: Any) -> list[Row]:
                 "paper": naive if trigger == NAIVE else ours,
             }
         )
-    return rows
+    return flat(rows)
 
 
 def _judge_self(rows: list[Row]) -> list[Finding]:

@@ -15,7 +15,7 @@ from penstock.requests.campaign import Backfill
 from penstock.requests.queueing import best_closure, descendants, printed_recursion
 from penstock.requests.triggers import Lazy
 from penstock.sim.experiments.base import Experiment, Finding, Picture, Row, add, average, averages
-from penstock.sim.experiments.youtube import EAGER, LAZY, TRIGGERS, minutes, points, whole
+from penstock.sim.experiments.youtube import EAGER, LAZY, TRIGGERS, flat, minutes, points, whole
 from penstock.sim.requests import Arrival, Outcome, simulate
 
 # Three tables that are loaded, one that is made from them, three that are made from that.
@@ -92,7 +92,7 @@ def _pipeline(point: Any) -> list[Row]:
                         "paper": _PAPER_13.get((order, trigger, queued)),
                     }
                 )
-    return rows
+    return flat(rows)
 
 
 def _judge_pipeline(rows: list[Row]) -> list[Finding]:
@@ -158,7 +158,7 @@ def _budget(point: Any) -> list[Row]:
                 "most_late_s": _latest(found),
             }
         )
-    return rows
+    return flat(rows)
 
 
 def _latest(found: Outcome) -> float:
