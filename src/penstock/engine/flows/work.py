@@ -3,6 +3,7 @@ published together."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -22,7 +23,8 @@ from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import quoted, read_files, stage
-from penstock.flows.report import FlowReport, total
+from penstock.flows.experience import learned
+from penstock.flows.report import FlowReport, load, total
 from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
@@ -201,7 +203,12 @@ class FlowWork:
 
     def _plan(self, definition: Definition, rows: dict[str, float]) -> StagingPlan:
         assert definition.flow is not None
-        return plan_staging(definition.flow.graph(rows), MEMORY_SHARE * storage_bytes(self.session)[0])
+        graph = definition.flow.graph(rows)
+        with self.store.read() as conn:
+            measured = self.store.fact(conn, f"flow {graph.name}")
+        if measured:
+            graph = learned(graph, load(json.loads(measured)), rows)
+        return plan_staging(graph, MEMORY_SHARE * storage_bytes(self.session)[0])
 
     def _key(
         self, job: Job, definition: Definition, partitions: PartitionSet, slices: Sequence[tuple[str, Slice]]
