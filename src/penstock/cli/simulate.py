@@ -196,12 +196,12 @@ def _list(known: dict[str, Experiment], json: bool) -> None:
 def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> None:
     picture = found.picture
     out.print(f"[bold]{found.name}[/]: {found.title}")
-    levels = sorted({row[picture.x] for row in rows})
+    levels = _levels(rows, picture.x)
     for (panel,), some in grouped(rows, picture.panel or "experiment"):
         table = Table(box=None, header_style="bold", pad_edge=False)
         table.add_column(f"{picture.y} by {picture.x}" + (f", {picture.panel} {_said(panel)}" if picture.panel else ""))
         for level in levels:
-            table.add_column(f"{level:g}", justify="right")
+            table.add_column(_said(level), justify="right")
         for (series,), line in grouped(some, picture.series):
             cells = {key: average(at, picture.y) for (key,), at in grouped(line, picture.x)}
             table.add_row(str(series), *(f"{cells[x][0]:.3f} ±{cells[x][1]:.3f}" if x in cells else "" for x in levels))
@@ -215,14 +215,23 @@ def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> No
 def _plot(path: Path, found: Experiment, rows: list[Row]) -> None:
     picture = found.picture
     panels = []
+    levels = _levels(rows, picture.x)
+    labels = [str(level) for level in levels] if any(isinstance(level, str) for level in levels) else None
+    place = {level: float(number) if labels else level for number, level in enumerate(levels)}
     for (panel,), some in grouped(rows, picture.panel or "experiment"):
         lines = []
         for (series,), line in grouped(some, picture.series):
-            points = [(float(x), *average(at, picture.y)) for (x,), at in grouped(line, picture.x)]
+            points = [(float(place[x]), *average(at, picture.y)) for (x,), at in grouped(line, picture.x)]
             lines.append(Line(str(series), tuple(sorted(points))))
         panels.append(Panel(f"{picture.panel} {_said(panel)}" if picture.panel else "", tuple(lines)))
     x, y = picture.x.replace("_", " "), picture.y.replace("_", " ")
-    _write(path, f"{found.name}: {found.title}", x, y, panels, log=picture.log)
+    _write(path, f"{found.name}: {found.title}", x, y, panels, log=picture.log, labels=labels)
+
+
+def _levels(rows: list[Row], key: str) -> list[Any]:
+    """The values on the x axis: numbers in their order, names in that of the rows."""
+    found = list(dict.fromkeys(row[key] for row in rows))
+    return found if any(isinstance(one, str) for one in found) else sorted(found)
 
 
 def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:

@@ -1,0 +1,35 @@
+"""What the simplest policy does; others say where they differ. Updates go before queries, each in order of deadlines (the paper's dual
+priority queue)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.queries.contract import Weights
+from penstock.queries.outcome import Cause, Ending
+from penstock.queries.situation import Items, Next, Query, Situation, promising
+
+
+class BasePolicy:
+    every_s: float | None = None
+    yielding = False
+
+    def begin(self, items: Items, weights: Weights) -> Any:
+        return None
+
+    def admit(self, situation: Situation, query: Query, memory: Any) -> Cause | None:
+        return None
+
+    def take(self, situation: Situation, item: int, memory: Any) -> bool:
+        return True
+
+    def next(self, situation: Situation, memory: Any) -> Next:
+        if situation.updates:
+            return situation.updates[0][2]
+        return promising(situation)
+
+    def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
+        return None
+
+    def wake(self, situation: Situation, lot: float, memory: Any) -> None:
+        return None
