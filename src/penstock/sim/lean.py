@@ -255,6 +255,7 @@ class _Lean:
                             float(gain),
                             mean_factor * cost,
                             False,
+                            None,
                         ),
                     )
                 )
