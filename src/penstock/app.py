@@ -44,7 +44,7 @@ from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import start_spark
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.errors import PenstockError
-from penstock.queries.contract import ANY, Contract
+from penstock.queries.contract import ANY, Contract, Profile
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from penstock.tables.replica import Replica
@@ -182,6 +182,10 @@ class Warehouse:
         self._fronted = True
         return self.open_front()
 
+    @property
+    def profiles(self) -> dict[str, Profile]:
+        return profiles(self.declared.declarations.config.profiles)
+
     def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
         config = self.declared.declarations.config
         queries = config.queries
@@ -201,7 +205,7 @@ class Warehouse:
             lambda: self.spark,
             self.clock,
             settings,
-            profiles(config.profiles),
+            self.profiles,
             wake,
         )
 

@@ -59,16 +59,15 @@ class Asked:
     ended_us: int | None = None
     steps: list[Step] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
-    _listeners: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    _listeners: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
     @property
     def has_ended(self) -> bool:
         return self.status in ENDED
 
-    @property
-    def same(self) -> tuple[object, ...]:
-        """Queries that are the same here have the same answer if they read at the same time."""
-        return (self.read.sql, self.limit, self.as_files, self.contract.consistent)
+    def __post_init__(self) -> None:
+        # Queries that are the same here have the same answer if they read at the same time.
+        self.same: tuple[object, ...] = (self.read.sql, self.limit, self.as_files, self.contract.consistent)
 
     def moved(self, at_us: int, status: Status, what: str) -> None:
         self.status = status
@@ -83,7 +82,7 @@ class Asked:
     def wait(self, seconds: float | None = None) -> bool:
         return self._ended.wait(seconds)
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[], object]) -> Callable[[], None]:
         """Be told of every change, in some thread; what is returned ends that."""
         self._listeners.append(listener)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
@@ -21,7 +22,7 @@ from sqlalchemy import Connection
 from penstock.control.events import DemandSeen, RefreshRequested
 from penstock.control.state import State
 from penstock.control.touching import Touched, to_refresh
-from penstock.declare.sql_read import read_query
+from penstock.declare.sql_read import ReadQuery, read_query
 from penstock.declare.sql_shape import is_steady, shape_of
 from penstock.declare.sql_touched import Timed, touched
 from penstock.declare.warehouse import Warehouse
@@ -44,9 +45,11 @@ from penstock.queries.contract import Contract, Profile, WhenStale
 from penstock.queries.estimate import Estimate
 from penstock.queries.live import LivePolicy, find_live_policy
 from penstock.queries.outcome import DeadlineMissed, Outcome, Rejected, Stale, judged
-from penstock.queries.predict import Predictor
+from penstock.queries.predict import PlanShape, Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue
+
+T = TypeVar("T")
 
 # How often waiting queries look whether what they wait for is there.
 _LOOK_S = 0.05
@@ -54,6 +57,8 @@ _REPORT_S = 10.0
 # A decision may be based on a state that is so old.
 _STATE_S = 0.02
 _AT_ONCE = Estimate(0.005)
+# Texts of queries that are remembered.
+_TEXTS = 1_000
 
 
 class Busy(PenstockError):
@@ -110,6 +115,7 @@ class Front:
             if one.time is not None
         }
         self._sizes = Sizes(catalogue)
+        self._texts: dict[str, tuple[ReadQuery, PlanShape, bool]] = {}
         self._state: State | None = None
         self._looked_at = 0.0
         self._state_lock = threading.RLock()
@@ -147,7 +153,7 @@ class Front:
             return known
         if profile not in self.profiles:
             raise QueryError(f"there is no profile `{profile}`; there are {', '.join(self.profiles)}")
-        read = read_query(sql, self._schemas, self.settings.functions)
+        read, shape, steady = self._understood(sql)
         now_us = self.clock.now_us()
         found = touched(read, self._timed, now_us)
         own = {name: found[name] for name in read.tables if name in self.warehouse.definitions}
@@ -167,8 +173,8 @@ class Front:
                 sql=sql,
                 read=read,
                 touched=own,
-                shape=shape_of(read),
-                steady=is_steady(read),
+                shape=shape,
+                steady=steady,
                 profile=profile,
                 contract=contract,
                 limit=min(limit or most, most),
@@ -186,6 +192,16 @@ class Front:
             self._inbox.append(asked)
             self._changed.notify_all()
         return asked
+
+    def _understood(self, sql: str) -> tuple[ReadQuery, PlanShape, bool]:
+        """What a text asks: the same for everyone who sends it."""
+        known = self._texts.get(sql)
+        if known is None:
+            read = read_query(sql, self._schemas, self.settings.functions)
+            known = self._texts[sql] = read, shape_of(read), is_steady(read)
+            while len(self._texts) > _TEXTS:
+                self._texts.pop(next(iter(self._texts)), None)
+        return known
 
     def _check_exists(self, names: Touched) -> None:
         state = self._known_state()
@@ -211,6 +227,11 @@ class Front:
     def status(self) -> dict[str, int]:
         with self._changed:
             return {"waiting": len(self._waiting), "queued": len(self._queue), "running": len(self._lanes.runs)}
+
+    def looking(self, look: Callable[[State], T]) -> T:
+        """What someone finds in the state of the warehouse, which nobody changes meanwhile."""
+        with self._state_lock:
+            return look(self._known_state())
 
     def close(self) -> None:
         with self._changed:
@@ -321,13 +342,13 @@ class Front:
         """What a second of work costs others: nothing as long as all that wait can be done in time; else what it would have
         brought to them."""
         with self._changed:
-            waiting = [*self._queue, *self._waiting]
-        if not waiting:
+            groups = [(group[0], len(group)) for group in self._queue.groups()] + [(one, 1) for one in self._waiting]
+        if not groups:
             return 0.0
-        work = sum({asked.same: asked.run.mean_s for asked in waiting}.values())
-        left = sum(max(0.0, (asked.deadline_us - now_us) / SECOND_US) for asked in waiting) / len(waiting)
+        work = sum(asked.run.mean_s for asked, _ in groups)
+        left = sum(max(0.0, (asked.deadline_us - now_us) / SECOND_US) for asked, _ in groups) / len(groups)
         load = work / max(1e-3, self.settings.lanes * left)
-        worth = sum(asked.contract.weights.success for asked in waiting)
+        worth = sum(count * asked.contract.weights.success for asked, count in groups)
         return float(min(1.0, max(0.0, load - 0.7) / 0.5) * worth / max(1e-3, work))
 
     def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[Step, ...], now_us: int) -> None:

@@ -104,7 +104,8 @@ class Lanes:
         frame = reader.frame(asked.read, reading, asked.touched)
         try:
             rows = reader.collect(frame, min(asked.limit, front.settings.inline_rows))
-            if not (rows.truncated and asked.as_files) or not run.members:
+            larger = rows.truncated and asked.as_files and asked.limit > front.settings.inline_rows
+            if not larger or not run.members:
                 return rows
             return reader.write(frame, asked.limit, front.results_folder / asked.id)
         finally:

@@ -126,6 +126,10 @@ class Runtime:
             with self.store.write() as conn:
                 self.catalogue.forget(conn, paths)
 
+    def wake(self) -> None:
+        """The log has something new."""
+        self._news.set()
+
     def stop(self) -> None:
         """Ask the loop to end after the jobs that run."""
         self._stop.set()

@@ -67,3 +67,15 @@ fact = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+# Who may ask queries over the network, as whom. The token itself is not here, only a hash of it.
+token = Table(
+    "penstock_token",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("profile", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("created_us", BigInteger, nullable=False),
+    Column("revoked_us", BigInteger),
+)

@@ -1,0 +1,100 @@
+"""`penstock serve` and `penstock token`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.errors import PenstockError
+from penstock.model.time import format_instant
+from penstock.store import tokens
+
+token = typer.Typer(help="Who may ask queries over the network, and as which profile.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+    app.add_typer(token, name="token")
+
+
+def serve(
+    project: ProjectOption = Path(),
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 for any free one.", min=0, max=65535)] = 8321,
+    json: JsonOption = False,
+) -> None:
+    """Keep the tables fresh and answer queries over HTTP, in one process."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        try:
+            from penstock.service.serve import served
+        except ModuleNotFoundError as error:
+            raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
+        with working("Starting Spark"):
+            _ = warehouse.spark
+        with served(warehouse, host, port) as (server, _):
+            if json:
+                print_json({"url": server.url})
+            else:
+                err.print(f"Serving at {server.url} (Ctrl-C stops); {server.url}/openapi.json describes it")
+            server.run()
+
+
+@token.command("add")
+def add(
+    profile: Annotated[str, typer.Argument(help="A profile of the project.")],
+    project: ProjectOption = Path(),
+    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """A new token. It is shown this once; only a hash of it is kept."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        known = warehouse.profiles
+        if profile not in known:
+            raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(known)}")
+        with warehouse.store.write() as conn:
+            made, secret = tokens.add(conn, profile, note, warehouse.clock.now_us())
+        if json:
+            print_json({"id": made.id, "profile": profile, "token": secret})
+        else:
+            print(secret, flush=True)
+            err.print("it is not shown again; send it as: Authorization: Bearer TOKEN")
+
+
+@token.command("list")
+def listed(project: ProjectOption = Path(), json: JsonOption = False) -> None:
+    """All tokens, without their secrets."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with warehouse.store.read() as conn:
+            found = tokens.listed(conn)
+        if json:
+            print_json(found)
+            return
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in ("id", "profile", "made", "revoked", "note"):
+            table.add_column(column)
+        for one in found:
+            revoked = format_instant(one.revoked_us) if one.revoked_us is not None else ""
+            table.add_row(one.id, one.profile, format_instant(one.created_us), revoked, one.note)
+        out.print(table)
+
+
+@token.command("revoke")
+def revoke(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="As `penstock token list` shows it.")],
+    project: ProjectOption = Path(),
+    json: JsonOption = False,
+) -> None:
+    """From now on it opens nothing."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with warehouse.store.write() as conn:
+            done = tokens.revoke(conn, identity, warehouse.clock.now_us())
+        if not done:
+            raise PenstockError(f"there is no token `{identity}` that still counts; see `penstock token list`")
+        if json:
+            print_json({"revoked": identity})
+        else:
+            out.print(f"revoked {identity}")

@@ -1,0 +1,282 @@
+"""The HTTP API: ask queries, see how they fare, cancel them; look at tables and metrics. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anyio import to_thread
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from penstock.app import Warehouse
+from penstock.control.explain import explain
+from penstock.control.status import status
+from penstock.declare.contracts import DEFAULT, contract_of
+from penstock.declare.sql_parse import SqlProblem
+from penstock.engine.asked import Asked
+from penstock.engine.front import Busy, Front
+from penstock.engine.versions import QueryError
+from penstock.queries.contract import Contract
+from penstock.service.limits import Limits, OneTooMany
+from penstock.service.metrics import CONTENT_TYPE, metrics
+from penstock.service.openapi import description
+from penstock.service.problems import Refused, broken, http_error, refused
+from penstock.service.wire import ARROW, JSON, AskedFor, arrow_bytes, asked_json
+from penstock.store import tokens
+
+_LONGEST_WAIT_S = 60.0
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+@dataclass
+class Api:
+    warehouse: Warehouse
+    front: Front
+    limits: Limits
+    # Whether the loop that keeps the tables fresh is alive.
+    is_alive: Callable[[], bool] = lambda: True
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/queries", self.ask, methods=["POST"]),
+                Route("/v1/queries/{id}", self.look, methods=["GET"]),
+                Route("/v1/queries/{id}", self.withdraw, methods=["DELETE"]),
+                Route("/v1/queries/{id}/events", self.events, methods=["GET"]),
+                Route("/v1/queries/{id}/files/{number}", self.file, methods=["GET"]),
+                Route("/v1/tables", self.tables, methods=["GET"]),
+                Route("/v1/tables/{name}", self.table, methods=["GET"]),
+                Route("/metrics", self.metrics, methods=["GET"]),
+                Route("/openapi.json", self.openapi, methods=["GET"]),
+                Route("/healthz", self.health, methods=["GET"]),
+            ],
+            middleware=[Middleware(OneTooMany, limits=self.limits)],
+            exception_handlers={Refused: refused, HTTPException: http_error, Exception: broken},
+        )
+
+    # Who asks
+
+    async def _who(self, request: Request, named: str | None = None) -> str:
+        """The profile of a request: that of its token. Where there are no tokens, the one that it names."""
+        header = request.headers.get("authorization", "")
+        kind, _, written = header.partition(" ")
+        profile, used = await to_thread.run_sync(self._known, written.strip() if kind.lower() == "bearer" else "")
+        if used and profile is None:
+            raise Refused(
+                401,
+                "a token is needed: Authorization: Bearer …; `penstock token add` makes one",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        if profile is not None and named not in (None, profile):
+            raise Refused(403, f"this token is of profile `{profile}`, not of `{named}`")
+        request.state.is_known = used
+        profile = profile or named or DEFAULT
+        if profile not in self.front.profiles:
+            raise Refused(422, f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
+        return profile
+
+    def _known(self, written: str) -> tuple[str | None, bool]:
+        with self.warehouse.store.read() as conn:
+            return tokens.profile_of(conn, written), tokens.are_used(conn)
+
+    # Queries
+
+    async def ask(self, request: Request) -> Response:
+        body = await self._body(request)
+        profile = await self._who(request, body.profile)
+        contract = self._contract(body, profile)
+        key = request.headers.get("idempotency-key")
+        if key is not None and not _KEY.fullmatch(key):
+            raise Refused(400, "an Idempotency-Key has 1 to 200 visible characters")
+        asked = await to_thread.run_sync(self._ask, body, contract, profile, key)
+        wait = _preferred_wait_s(request)
+        if wait:
+            await _until_ended(asked, wait)
+        return self._told(request, asked, 202)
+
+    def _ask(self, body: AskedFor, contract: Contract, profile: str, key: str | None) -> Asked:
+        try:
+            return self.front.ask(body.sql, contract, profile=profile, limit=body.limit, as_files=body.files, key=key)
+        except SqlProblem as error:
+            found = [
+                {"line": one.line, "column": one.column, "found": one.found, "expected": one.expected}
+                for one in error.problems
+            ]
+            raise Refused(422, f"the query cannot be run: {error}", problems=found) from None
+        except QueryError as error:
+            raise Refused(409, str(error)) from None
+        except Busy as error:
+            raise Refused(429, str(error), {"Retry-After": "1"}) from None
+
+    def _contract(self, body: AskedFor, profile: str) -> Contract:
+        try:
+            return contract_of(
+                self.front.profiles[profile].contract,
+                within=body.within,
+                fresh=body.fresh,
+                lag=body.lag,
+                consistent=body.consistent,
+                stale=body.stale,
+            )
+        except (ValueError, OverflowError) as error:
+            raise Refused(422, str(error)) from None
+
+    async def _body(self, request: Request) -> AskedFor:
+        if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
+            raise Refused(415, f"expected a body of type {JSON}", {"Accept-Post": JSON})
+        raw = await self._read(request)
+        try:
+            return AskedFor.model_validate_json(raw)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False, include_context=False)
+            malformed = any(one["type"] == "json_invalid" for one in found)
+            told = [{"at": ".".join(map(str, one["loc"])), "expected": one["msg"]} for one in found]
+            what = "the body is not JSON" if malformed else "the body is not a query"
+            raise Refused(400 if malformed else 422, f"{what}: {told[0]['expected']}", problems=told) from None
+
+    async def _read(self, request: Request) -> bytes:
+        raw = bytearray()
+        try:
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > self.limits.body_bytes:
+                    raise Refused(413, f"a body has at most {self.limits.body_bytes:,} bytes")
+        except ClientDisconnect:
+            raise Refused(400, "the body ended early") from None
+        return bytes(raw)
+
+    async def _find(self, request: Request) -> Asked:
+        profile = await self._who(request)
+        asked = self.front.find(request.path_params["id"])
+        # Where there are tokens, each profile sees its own queries only.
+        if asked is None or (request.state.is_known and asked.profile != profile):
+            raise Refused(404, "there is no such query, or it ended long ago")
+        return asked
+
+    async def look(self, request: Request) -> Response:
+        asked = await self._find(request)
+        wait = _preferred_wait_s(request)
+        if wait:
+            await _until_ended(asked, wait)
+        return self._told(request, asked, 200)
+
+    def _told(self, request: Request, asked: Asked, unfinished: int) -> Response:
+        headers = {"Location": f"/v1/queries/{asked.id}"}
+        if not asked.has_ended:
+            return JSONResponse(asked_json(asked), unfinished, {**headers, "Retry-After": "1"})
+        answer = asked.answer
+        if ARROW in request.headers.get("accept", ""):
+            if answer is None or not answer.is_answered or (answer.found is not None and answer.found.files):
+                raise Refused(406, f"there are no rows to send as {ARROW}; ask for {JSON}, which says why")
+            told = json.dumps(answer.plain())
+            return Response(arrow_bytes(answer), 200, {**headers, "Penstock-Answer": told}, ARROW)
+        return JSONResponse(asked_json(asked), 200, headers)
+
+    async def withdraw(self, request: Request) -> Response:
+        asked = await self._find(request)
+        await to_thread.run_sync(self.front.withdraw, asked)
+        return JSONResponse(asked_json(asked, with_rows=False))
+
+    async def events(self, request: Request) -> Response:
+        asked = await self._find(request)
+        return StreamingResponse(_events(asked), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    async def file(self, request: Request) -> Response:
+        asked = await self._find(request)
+        files = asked.answer.found.files if asked.answer is not None and asked.answer.found is not None else ()
+        number = request.path_params["number"]
+        if not re.fullmatch(r"[0-9]{1,6}", number) or int(number) >= len(files) or not files[int(number)].exists():
+            raise Refused(404, "there is no such file")
+        return FileResponse(files[int(number)], media_type="application/vnd.apache.parquet")
+
+    # The warehouse
+
+    async def tables(self, request: Request) -> Response:
+        await self._who(request)
+        now_us = self.warehouse.clock.now_us()
+        rows = await to_thread.run_sync(self.front.looking, lambda state: status(state, now_us))
+        return JSONResponse({"at_us": now_us, "running": self.is_alive(), "tables": [asdict(row) for row in rows]})
+
+    async def table(self, request: Request) -> Response:
+        await self._who(request)
+        name = request.path_params["name"]
+        definition = self.warehouse.declared.definitions.get(name)
+        if definition is None:
+            raise Refused(404, f"there is no table `{name}`; /v1/tables has all")
+        now_us = self.warehouse.clock.now_us()
+        found = await to_thread.run_sync(self.front.looking, lambda state: explain(state, name, now_us, definition.how))
+        columns = [{"name": one.name, "type": one.type} for one in definition.columns or ()]
+        return JSONResponse({**asdict(found), "columns": columns})
+
+    async def metrics(self, request: Request) -> Response:
+        await self._who(request)
+        now_us = self.warehouse.clock.now_us()
+        rows = await to_thread.run_sync(self.front.looking, lambda state: status(state, now_us))
+        return PlainTextResponse(metrics(self.front, rows), media_type=CONTENT_TYPE)
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(description())
+
+    async def health(self, request: Request) -> Response:
+        alive = self.is_alive()
+        return JSONResponse({"status": "ok" if alive else "the loop has ended"}, 200 if alive else 503)
+
+
+def _preferred_wait_s(request: Request) -> float:
+    """`Prefer: wait=5` (RFC 7240): answer when it is done, or after so many seconds."""
+    found = re.search(r"\bwait=([0-9]{1,4})\b", request.headers.get("prefer", ""))
+    return min(_LONGEST_WAIT_S, float(found[1])) if found else 0.0
+
+
+async def _until_ended(asked: Asked, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    end = asked.listen(lambda: loop.call_soon_threadsafe(changed.set))
+    try:
+        async with asyncio.timeout(seconds):
+            while not asked.has_ended:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        pass
+    finally:
+        end()
+
+
+async def _events(asked: Asked) -> AsyncIterator[str]:
+    """Each step of a query as it is taken; the last event says how it ended."""
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    end = asked.listen(lambda: loop.call_soon_threadsafe(changed.set))
+    told = 0
+    try:
+        while True:
+            ended = asked.has_ended
+            for step in asked.steps[told:]:
+                told += 1
+                yield _event("step", {"at_us": step.at_us, "status": step.status, "what": step.what})
+            if ended:
+                yield _event("end", asked_json(asked, with_rows=False))
+                return
+            try:
+                async with asyncio.timeout(15):
+                    await changed.wait()
+            except TimeoutError:
+                yield ": still there\n\n"
+            changed.clear()
+    finally:
+        end()
+
+
+def _event(kind: str, data: Any) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n"

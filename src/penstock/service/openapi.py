@@ -1,0 +1,245 @@
+"""The API described for machines (OpenAPI 3.1). Clients can be generated from it; tests do."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from penstock.queries.outcome import Ending
+from penstock.service.wire import ARROW, JSON, AskedFor
+
+_PROBLEM = "application/problem+json"
+
+
+@cache
+def description() -> dict[str, Any]:
+    identity = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"}}
+    prefer = {
+        "name": "Prefer",
+        "in": "header",
+        "description": "`wait=5`: answer when the query has ended, or after so many seconds.",
+        "schema": {"type": "string", "pattern": "^wait=[0-2]$"},
+    }
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "description": "Asking again with the same key gives the same query.",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9-]{1,200}$"},
+    }
+    query = {JSON: {"schema": {"$ref": "#/components/schemas/Query"}}}
+    rows = {**query, ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    location = {"Location": {"schema": {"type": "string"}, "description": "Where the query is."}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": _version(),
+            "description": "Queries over tables that are kept fresh, with deadlines and freshness.",
+        },
+        "paths": {
+            "/v1/queries": {
+                "post": {
+                    "operationId": "ask",
+                    "summary": "Ask a query.",
+                    "parameters": [prefer, key],
+                    "requestBody": {
+                        "required": True,
+                        "content": {JSON: {"schema": {"$ref": "#/components/schemas/AskedFor"}}},
+                    },
+                    "responses": {
+                        "200": {"description": "It has ended already.", "headers": location, "content": rows},
+                        "202": {"description": "It was taken.", "headers": location, "content": query},
+                        **_problems(400, 401, 403, 406, 409, 413, 415, 422, 429, 503),
+                    },
+                }
+            },
+            "/v1/queries/{id}": {
+                "parameters": [identity],
+                "get": {
+                    "operationId": "look",
+                    "summary": "How a query stands, and its answer.",
+                    "parameters": [prefer],
+                    "responses": {
+                        "200": {"description": "The query.", "headers": location, "content": rows},
+                        **_problems(400, 401, 404, 406, 503),
+                    },
+                },
+                "delete": {
+                    "operationId": "withdraw",
+                    "summary": "Cancel a query; what runs for it is stopped.",
+                    "responses": {
+                        "200": {"description": "The query.", "content": query},
+                        **_problems(400, 401, 404, 503),
+                    },
+                },
+            },
+            "/v1/queries/{id}/events": {
+                "parameters": [identity],
+                "get": {
+                    "operationId": "events",
+                    "summary": "What happens to a query, as it happens (server-sent events).",
+                    "responses": {
+                        "200": {
+                            "description": "`step` for each step, `end` at the end.",
+                            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                        },
+                        **_problems(400, 401, 404, 503),
+                    },
+                },
+            },
+            "/v1/queries/{id}/files/{number}": {
+                "parameters": [
+                    identity,
+                    {"name": "number", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0}},
+                ],
+                "get": {
+                    "operationId": "file",
+                    "summary": "A part of a large answer.",
+                    "responses": {
+                        "200": {
+                            "description": "Parquet.",
+                            "content": {
+                                "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}
+                            },
+                        },
+                        **_problems(400, 401, 404, 503),
+                    },
+                },
+            },
+            "/v1/tables": {
+                "get": {
+                    "operationId": "tables",
+                    "summary": "All tables: complete up to when, how stale, what they do.",
+                    "responses": {"200": _json("The tables.", _TABLES), **_problems(401, 503)},
+                }
+            },
+            "/v1/tables/{name}": {
+                "parameters": [
+                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+                "get": {
+                    "operationId": "table",
+                    "summary": "Why a table is as it is.",
+                    "responses": {
+                        "200": _json("The table.", {"type": "object", "required": ["table", "lines", "columns"]}),
+                        **_problems(400, 401, 404, 503),
+                    },
+                },
+            },
+            "/metrics": {
+                "get": {
+                    "operationId": "metrics",
+                    "summary": "For Prometheus.",
+                    "responses": {
+                        "200": {
+                            "description": "Text format.",
+                            "content": {"text/plain": {"schema": {"type": "string"}}},
+                        },
+                        **_problems(401, 503),
+                    },
+                }
+            },
+            "/healthz": {
+                "get": {
+                    "operationId": "health",
+                    "summary": "Whether the loop runs.",
+                    "responses": {
+                        "200": _json("It does.", {"type": "object", "required": ["status"]}),
+                        "503": _json("It does not.", {"type": "object"}),
+                    },
+                }
+            },
+        },
+        "components": {
+            "schemas": {"AskedFor": AskedFor.model_json_schema(), "Query": _QUERY, "Problem": _PROBLEM_SCHEMA},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _version() -> str:
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {JSON: {"schema": schema}}}
+
+
+_SAID = {
+    400: "The request cannot be read.",
+    401: "A token is needed.",
+    403: "The token is of another profile.",
+    404: "There is no such thing.",
+    406: "It cannot be had in this form.",
+    409: "There is nothing to read yet.",
+    413: "The body is too large.",
+    415: "The body is of another type.",
+    422: "The query is wrong; the problem says where.",
+    429: "Too many queries wait.",
+    503: "Too many requests at once.",
+}
+
+
+def _problems(*codes: int) -> dict[str, Any]:
+    content = {_PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {str(code): {"description": _SAID[code], "content": content} for code in codes}
+
+
+_INSTANT = {"type": ["integer", "null"], "description": "Microseconds since 1970, UTC."}
+_PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "problems": {"type": "array", "items": {"type": "object"}},
+    },
+}
+_QUERY: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "status", "profile", "arrived_us", "deadline_us", "links", "steps"],
+    "properties": {
+        "id": {"type": "string"},
+        "status": {"enum": ["asked", "waiting", "queued", "running", "done", "failed", "withdrawn"]},
+        "profile": {"type": "string"},
+        "arrived_us": {"type": "integer"},
+        "deadline_us": {"type": "integer"},
+        "ended_us": _INSTANT,
+        "links": {"type": "object", "additionalProperties": {"type": "string"}},
+        "steps": {"type": "array", "items": {"type": "object"}},
+        "error": {"type": "string"},
+        "answer": {
+            "type": "object",
+            "required": ["outcome", "way", "because", "complete_us", "lag", "as_of_us", "consistent", "versions"],
+            "properties": {
+                "outcome": {"enum": [ending.value for ending in Ending]},
+                "complete_us": _INSTANT,
+                "as_of_us": _INSTANT,
+                "lag": {"type": ["integer", "null"], "description": "Updates that had arrived and are not in it."},
+                "consistent": {"type": "boolean"},
+                "versions": {"type": "array", "items": {"type": "object", "required": ["table", "snapshot"]}},
+                "why": {"type": "string", "description": "Why it was rejected."},
+                "acceptable_within_us": {"type": ["integer", "null"]},
+                "acceptable_freshness": {"type": ["object", "null"]},
+                "withheld": {"type": "boolean"},
+                "columns": {"type": "array", "items": {"type": "object", "required": ["name", "type"]}},
+                "rows": {"type": "array", "items": {"type": "array"}},
+                "files": {"type": "array", "items": {"type": "string"}},
+                "truncated": {"type": "boolean"},
+                "row_count": {"type": "integer"},
+            },
+        },
+    },
+}
+_TABLES: dict[str, Any] = {
+    "type": "object",
+    "required": ["at_us", "running", "tables"],
+    "properties": {"tables": {"type": "array", "items": {"type": "object", "required": ["table", "doing"]}}},
+}
