@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.flows.archetypes import ARCHETYPES, butterfly, fork
-from penstock.flows.choice import Rates
+from penstock.flows.choice import Rates, choose_stages
 from penstock.flows.graph import FlowGraph, Node, NodeKind, source, target
 from penstock.flows.ordering import ORDERS
 from penstock.flows.staging import Place, StagingPlan, plan_staging
@@ -89,6 +89,16 @@ def test_a_plan_never_costs_more_than_plain(name: str) -> None:
     plan = plan_staging(ARCHETYPES[name]())
     assert plan.cost_us <= plan.plain_cost_us
     assert sum(step.cost_us for step in plan.steps) == pytest.approx(plan.cost_us)
+
+
+@settings(max_examples=40)
+@given(graphs(8), st.sampled_from([Rates(), Rates(0.05, 0.01, 0.02)]))
+def test_rounds_come_near_to_all_combinations(graph: FlowGraph, rates: Rates) -> None:
+    every = choose_stages(graph, rates, effort=1_000_000)
+    rounds = choose_stages(graph, rates, effort=0)
+    assert every.cost_us <= rounds.cost_us + 1e-6
+    assert rounds.cost_us <= rounds.plain_cost_us == every.plain_cost_us
+    assert rounds.cost_us <= 1.2 * every.cost_us + 1e-6
 
 
 def checked(graph: FlowGraph, plan: StagingPlan) -> None:

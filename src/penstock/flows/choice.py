@@ -45,7 +45,7 @@ class Choice:
     plain_cost_us: float  # of computing everything for each target anew
 
 
-def choose_stages(graph: FlowGraph, rates: Rates = RATES) -> Choice:
+def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTIVE_EFFORT) -> Choice:
     """The cheapest stages where all combinations can be tried; else by rounds, each deciding for every node as if the
     others stayed as they are, and the cheapest round is kept."""
     fixed = {name: name for name in graph.targets if graph.consumers[name]}
@@ -53,7 +53,7 @@ def choose_stages(graph: FlowGraph, rates: Rates = RATES) -> Choice:
     worth = _Worth(graph, rates)
     plain = worth.total(fixed)
     combinations = prod(len(some) for some in options.values())
-    if combinations * len(graph.nodes) <= EXHAUSTIVE_EFFORT:
+    if combinations * len(graph.nodes) <= effort:
         found = (fixed | _picked(options, picks) for picks in product(*options.values()))
         best = min(found, key=lambda stages: (worth.total(stages), len(stages)))
         return Choice(best, worth.total(best), plain)
