@@ -312,6 +312,7 @@ class Scenario:
                 table,
                 propagate=rng.choice([ALL, ALL, (), ("new",), ("fix",), ("new", "fix")]),
                 overrun=rng.choice(["queue", "queue", "preempt", "skip"]),
+                optional=tuple(source.table for source in table.sources[1:] if rng.random() < 0.5),
             )
             if not table.is_base and rng.random() < 0.4
             else table
@@ -559,6 +560,8 @@ def firm(world: World, name: str) -> bool:
     still has to be made again."""
     above = world.graph.ancestors[name] | {name}
     chained = world.graph.chained
+    if any(reader in above for _, reader in world.graph.optional):
+        return False
     return not any(world.graph.fluid[n] or ((n != name or n in chained) and world.state.tables[n].lacks) for n in above)
 
 
@@ -570,7 +573,10 @@ def check_reflects(world: World, rng: Random, sample: int = 6) -> int:
     checked = 0
     for name, snapshot, complete, reflects in rng.sample(said, min(sample, len(said))):
         table = world.graph.tables[name]
-        if any(world.graph.fluid[n] for n in world.graph.ancestors[name] | {name}):
+        lineage = world.graph.ancestors[name] | {name}
+        # What is used as it is may hold more than what is before the edge.
+        uncut = {(s, r) for s, r in world.graph.optional if not world.graph.tables[s].is_base}
+        if any(world.graph.fluid[n] for n in lineage) or any(reader in lineage for _, reader in uncut):
             continue
         edge = complete if world.graph.flows[name] else END_US
         content = world.contents[name]

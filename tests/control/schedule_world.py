@@ -255,7 +255,7 @@ class World:
             return
         assert job.pieces, "a job without work"
         for edge in self.graph.into[job.table]:
-            if edge.source == job.table:
+            if edge.source == job.table or (edge.source, job.table) in self.graph.optional:
                 continue
             source = self.state.tables[edge.source]
             assert source.exists

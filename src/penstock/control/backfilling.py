@@ -4,8 +4,9 @@ A request adds needs, nothing more; so it merges with every other reason to make
 
 * with queued work, because needs of one partition are one need;
 * with a running job that makes the partition anew anyway, which then is for this request, too;
-* with a request that is queued further down and that it is going to reach: it takes that one's date, so that the other
-  waits for it (a table waits for what was asked for no later than its own work, see `settling`).
+* with other requests that reach the same partitions further down and have not published anything yet: it takes the date
+  of the oldest, so that where they meet all of them are waited for (a table waits for what was asked for no later than
+  its own work, see `settling`).
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ class Backfilling(Propagation):
 
     def _backfill_requested(self, event: BackfillRequested) -> None:
         state = self.tables.get(event.table)
+        if state is not None and state.table.leader is not None:
+            state = self.tables[state.table.leader]  # whose jobs make this table, too
+        name = event.table if state is None else state.table.name
         wanted = self.wanted(state, PartitionSet.of(*event.ranges)) if state is not None else EMPTY
         request = Request(
             self.number,
             event.at_us,
-            event.table,
+            name,
             wanted,
             reason=event.reason,
             downstream=event.downstream,
@@ -62,19 +66,20 @@ class Backfilling(Propagation):
         if state is None or not wanted:
             self._finish(request, event.at_us)
             return
-        reached = reach(self.graph, {event.table: wanted}, downstream=event.downstream)
+        reached = reach(self.graph, {name: wanted}, downstream=event.downstream)
         request.joined = self._sharing(reached)
-        at_us = self._joined_at(event.table, reached, event.at_us)
+        known = [self.requests[number] for number in request.joined]
+        request.dated_us = min([event.at_us, *(other.dated_us for other in known if not other.made)])
         state.counts.requests += 1
         rest = wanted - self._join_running(state, wanted, self.number)
         if rest:
-            self.require(state, rest, asked(at_us, self.number))
+            self.require(state, rest, asked(request.dated_us, self.number))
             state.amount += event.size_bytes
-        request.open.add(event.table)
+        request.open.add(name)
         if state.failed or state.retry_at_us is not None:
             # A newer request takes the place of the one that failed.
             state.failed, state.attempt, state.retry_at_us = False, 0, None
-        self.touched.add(event.table)
+        self.touched.add(name)
 
     def _sharing(self, reached: dict[str, PartitionSet]) -> tuple[int, ...]:
         """Open requests that reach partitions which this one reaches, too: those are made once for both."""
@@ -85,15 +90,6 @@ class Backfilling(Propagation):
                 if any(name in reached and where & reached[name] for name, where in theirs.items()):
                     found.append(other.number)
         return tuple(sorted(found))
-
-    def _joined_at(self, name: str, reached: dict[str, PartitionSet], at_us: int) -> int:
-        """The oldest date of the queued requests that this one is going to reach on its way down."""
-        for table, where in reached.items():
-            if table != name:
-                for _, _, need in self.tables[table].needs.within(where):
-                    if not need.changed:
-                        at_us = min(at_us, need.at_us)
-        return at_us
 
     def _join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
         """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now."""

@@ -72,7 +72,23 @@ def _reflects(
     left = _left(state, table, partitions_of(pieces))
     if left.within(BEGIN_US, complete_us) or Settling(state, published_only=True).between_states(table, complete_us):
         return None
+    if _goes_without(state, table.table.name, complete_us):
+        return None
     return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))
+
+
+def _goes_without(state: State, name: str, complete_us: int) -> bool:
+    """Whether a table, or one that it is made from, does without a source that has not come as far: what that source
+    will be made from may be published already."""
+    for source, reader in state.graph.optional:
+        if reader == name or reader in state.graph.ancestors[name]:
+            table = state.tables[source]
+            behind = (
+                table.edge_us is None or table.edge_us < complete_us if state.graph.flows[source] else not table.exists
+            )
+            if behind and not table.table.is_base:
+                return True
+    return False
 
 
 def _left(state: State, table: TableState, made: PartitionSet) -> PartitionSet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.control.absence import absence, absent_inputs
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -100,6 +101,7 @@ def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
         edge.map.carried(source.edge_us)
         for edge in edges
         if edge.source != name
+        and (edge.source, name) not in state.graph.optional
         and state.graph.flows[edge.source]
         and (source := state.tables[edge.source]).edge_us is not None
     ]
@@ -107,8 +109,9 @@ def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
     found = []
     for edge in edges:
         source = state.tables[edge.source]
-        flows = state.graph.flows[edge.source] and edge.source != name
-        holds = not source.exists and edge.source != name
+        waited = edge.source != name and (edge.source, name) not in state.graph.optional
+        flows = state.graph.flows[edge.source] and waited
+        holds = not source.exists and waited
         if flows and source.edge_us is not None and len(flowing) > 1:
             holds = edge.map.carried(source.edge_us) == slowest
         found.append(SourceSeen(edge.source, str(edge.map.relation), source.edge_us, holds))
@@ -134,6 +137,9 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     if work.unsettled:
         names = tuple(sorted(work.waits_for))
         return f"an old change is still on its way to it through {', '.join(names)}", names
+    if gone := absent_inputs(state, table.table.name):
+        names = tuple(gone)
+        return "; ".join(absence(source, where) for source, where in gone.items()), names
     holding = tuple(source.table for source in sources if source.holds_back)
     if holding:
         return f"{', '.join(holding)} has not come far enough", holding

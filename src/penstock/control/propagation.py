@@ -60,13 +60,17 @@ class Propagation:
 
     def sources_exist(self, name: str) -> bool:
         into = self.graph.into[name]
-        return bool(into) and all(self.tables[edge.source].exists for edge in into if edge.source != name)
+        return bool(into) and all(
+            self.tables[edge.source].exists
+            for edge in into
+            if edge.source != name and (edge.source, name) not in self.graph.optional
+        )
 
     def source_edges(self, name: str) -> list[SourceEdge] | None:
         """How far each flowing source of a table is; None while one of them has nothing to read."""
         found: list[SourceEdge] = []
         for edge in self.graph.into[name]:
-            if edge.source == name:
+            if edge.source == name or (edge.source, name) in self.graph.optional:
                 continue
             source = self.tables[edge.source]
             if not source.exists:

@@ -88,21 +88,35 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
             count = min(_MANY, spec.grain.count(piece.start_us, piece.end_us))
             late += count
             late_total += count * piece.need.at_us
+    deadline = _asked_by(state, pieces)
+    # A table without time has no edge: what it waits for is all there is to its staleness. And what is to be done by a
+    # certain time is worth no less than the edge.
+    full = not state.graph.flows[name] or deadline < END_US
     return ReadyJob(
         table=name,
         priority=spec.priority,
         inherited=state.weights[name],
         release_us=release,
-        deadline_us=release + state.graph.periods_us[name],
+        deadline_us=min(deadline, release + state.graph.periods_us[name]),
         gain_us=gain,
         late=late,
         late_since_us=late_total // late if late else 0,
-        # A table without time has no edge: what it waits for is all there is to its staleness.
-        history_weight=spec.history_weight if state.graph.flows[name] else 1.0,
+        history_weight=1.0 if full else spec.history_weight,
         amount=amount,
         expected_s=table.cost.expected_s(amount),
         awaited_us=_awaited_until(state, table, pieces),
     )
+
+
+def _asked_by(state: State, pieces: tuple[Piece, ...]) -> int:
+    """The earliest deadline of the requests behind some work."""
+    found = END_US
+    for piece in pieces:
+        for number in piece.need.requests:
+            request = state.requests.get(number)
+            if request is not None and request.deadline_us is not None:
+                found = min(found, request.deadline_us)
+    return found
 
 
 def _awaited_first(state: State, table: TableState, pieces: list[Piece]) -> list[Piece]:
@@ -182,9 +196,18 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     elif hurried:
         pieces = hurried
     elif (most := _most(state, spec, take)) is not None and state.graph.flows[spec.name]:
-        taken = partitions_of(pieces).first(spec.grain, most)
-        pieces = [Piece(*piece) for piece in table.needs.within(taken)]
+        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
     return Work(tuple(pieces), unreachable, unsettled, waits_for, late)
+
+
+def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
+    """The partitions that a job takes which may not take all: those at the edge, so that old ones which are made again
+    never hold it up, and then the oldest."""
+    every = partitions_of(pieces)
+    edge = every if table.edge_us is None else every.within(table.table.grain.floor(table.edge_us), END_US)
+    taken = edge.first(table.table.grain, most)
+    left = most - taken.count(table.table.grain)
+    return taken | (every - taken).first(table.table.grain, left) if left else taken
 
 
 def _most(state: State, spec: Table, take: int | None) -> int | None:

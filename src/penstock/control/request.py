@@ -21,6 +21,8 @@ class Request:
     reason: str = ""
     downstream: bool = True
     deadline_us: int | None = None
+    # The date that its work has: its own, or that of an older request which it joined.
+    dated_us: int = 0
     # Other requests with which it shared work when it came: queued, or running.
     joined: tuple[int, ...] = ()
     # The tables that have work to do for it.
@@ -28,7 +30,6 @@ class Request:
     # Partitions made for it, by table, and in how many updates.
     made: dict[str, int] = field(default_factory=dict)
     updates: int = 0
-    first_us: int | None = None
     finished_us: int | None = None
     cancelled_us: int | None = None
     # Something of it is held back by the policy of a table.

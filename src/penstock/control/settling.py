@@ -50,7 +50,8 @@ class Settling:
         return bool(self._inputs(table, self._is_uncut, edge_us).since.within(below))
 
     def _is_uncut(self, edge: Edge) -> bool:
-        return (edge.source, edge.table) in self._state.graph.uncut
+        graph, pair = self._state.graph, (edge.source, edge.table)
+        return pair in graph.uncut or pair in graph.optional
 
     def _inputs(self, table: TableState, any_change: Callable[[Edge], bool], edge_us: int | None = None) -> Moving:
         found = Moving()

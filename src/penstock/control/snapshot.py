@@ -49,6 +49,7 @@ _PLAIN = (
     "small_files",
     "merged_snapshot",
 )
+_NAMES = ("propagate", "optional", "required")
 _COUNTERS = ("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner")
 
 
@@ -121,7 +122,7 @@ def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState
         Source(source["table"], None if source["window"] is None else (source["window"][0], source["window"][1]))
         for source in spec["sources"]
     )
-    spec = {**spec, "sources": sources, "propagate": tuple(spec["propagate"])}
+    spec = {**spec, "sources": sources, **{name: tuple(spec[name]) for name in _NAMES}}
     table = TableState(Table(**spec), **{name: data[name] for name in _PLAIN})
     table.reflects = dict(data["reflects"])
     table.needs = _load_needs(data["needs"])
@@ -213,6 +214,6 @@ def _lists(data: dict[str, Any]) -> dict[str, Any]:
     """Tuples as lists, as they come back from JSON."""
     return {
         **data,
-        "propagate": list(data["propagate"]),
+        **{name: list(data[name]) for name in _NAMES},
         "sources": [{**source, "window": source["window"] and list(source["window"])} for source in data["sources"]],
     }

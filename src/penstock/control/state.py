@@ -185,12 +185,12 @@ class State(Backfilling):
         self.busy.clear()
         for state in self.tables.values():
             if state.running is not None:
-                self._give_back(state)
+                self._give_back(state, event.at_us)
 
     def _run_stopped(self, event: RunStopped) -> None:
         self.owner = None
 
-    def _give_back(self, state: TableState) -> None:
+    def _give_back(self, state: TableState, at_us: int) -> None:
         """A job that did not finish: its work is pending again, older files first as before."""
         running, state.running = state.running, None
         assert running is not None
@@ -208,6 +208,7 @@ class State(Backfilling):
             if need is not None:
                 self.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
         state.amount += job.amount
+        self._settle_requests(at_us)
         self.touched.add(state.table.name)
 
     # Files
@@ -444,7 +445,7 @@ class State(Backfilling):
         if state is None or state.running is None:
             return
         upkeep = state.running.job.kind == "upkeep"
-        self._give_back(state)
+        self._give_back(state, event.at_us)
         state.counts.failures += 1
         if upkeep:
             state.small_files = 0
@@ -460,7 +461,7 @@ class State(Backfilling):
         """Given up in favour of what came meanwhile: with that its work is pending again."""
         state = self._ended(event.job, event.table)
         if state is not None:
-            self._give_back(state)
+            self._give_back(state, event.at_us)
             state.stopped = True
 
     def _retried(self, event: TableRetried) -> None:

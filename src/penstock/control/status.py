@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from penstock.control.absence import failed_for_absence
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.grain import WHOLE
+from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.time import SECOND_US
 
 Doing = Literal["idle", "pending", "running", "retrying", "failed", "empty"]
@@ -27,6 +29,11 @@ class TableStatus:
     met: bool | None
     pending_files: int
     pending_partitions: int
+    # Not vertically consistent: partitions that do not reflect all changes of what they are made from, and of these
+    # those whose changes the table's own policy holds back.
+    inconsistent: tuple[Interval, ...]
+    held: tuple[Interval, ...]
+    held_partitions: int
     oldest_change_us: int | None
     running_s: float | None
     error: str | None
@@ -55,13 +62,18 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
     waiting = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
     pending = sum(1 if grain is WHOLE else grain.count(start, end) for start, end, _ in table.needs.pieces())
     oldest = min(waiting, default=None)
+    absent = failed_for_absence(state, spec.name)
     if not state.graph.flows[spec.name] and table.exists:
         # Without event times a table is as stale as the oldest change that it lacks.
         staleness = now_us - oldest if oldest is not None else 0
     return TableStatus(
         table=spec.name,
         kind="base" if spec.is_base else "derived",
-        doing=_doing(table) if lead is table or table.running is not None else _doing(lead),
+        doing="failed"
+        if absent is not None and table.running is None
+        else _doing(table)
+        if lead is table or table.running is not None
+        else _doing(lead),
         priority=spec.priority,
         complete_us=table.edge_us,
         staleness_us=staleness,
@@ -70,9 +82,12 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         met=None if spec.target_us is None or staleness is None else staleness <= spec.target_us,
         pending_files=len(table.files),
         pending_partitions=pending,
+        inconsistent=_inconsistent(table).intervals,
+        held=table.held.domain().intervals,
+        held_partitions=table.held.domain().count(grain),
         oldest_change_us=oldest,
         running_s=(now_us - lead.running.started_us) / SECOND_US if lead.running else None,
-        error=lead.error,
+        error=lead.error or absent,
         updates=table.counts.updates,
         folded=table.counts.folded,
         merged=table.counts.merged,
@@ -83,6 +98,11 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         rewritten_files=state.rewritten.get(spec.feed, 0) if spec.feed else 0,
         expected_s=table.cost.expected_s(table.amount),
     )
+
+
+def _inconsistent(table: TableState) -> PartitionSet:
+    running = table.running.job.pieces if table.running is not None else ()
+    return table.lacks | PartitionSet.of(*((piece.start_us, piece.end_us) for piece in running))
 
 
 def _doing(table: TableState) -> Doing:

@@ -98,6 +98,34 @@ def _local(value: Any) -> Any:
     return value
 
 
+def _propagate(value: Any) -> Any:
+    if value in ("all", "closed"):
+        return (value,)
+    if value == "none":
+        return ()
+    expected = 'expected "all", "none", "closed", or a list of reasons such as ["new", "compliance"]'
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{value!r} is not a choice of changes; {expected}")
+    for reason in value:
+        if not isinstance(reason, str) or not reason.strip() or reason in ("all", "none", "closed"):
+            raise ValueError(f"{reason!r} cannot be a reason; {expected}")
+    return tuple(value)
+
+
+ABSENT = ("wait", "empty", "fail")
+
+
+def _absent(value: Any) -> Any:
+    """One choice for all sources stands under `*`."""
+    found = value if isinstance(value, dict) else {"*": value}
+    for name, choice in found.items():
+        if choice not in ABSENT:
+            where = "" if name == "*" else f" for source `{name}`"
+            near = did_you_mean(str(choice), ABSENT)
+            raise ValueError(f"{choice!r}{where} is not a choice; expected one of {', '.join(ABSENT)}{near}")
+    return dict(found)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, str | bool | int):
         return value
@@ -111,6 +139,8 @@ Name = Annotated[str, BeforeValidator(_name)]
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Option = Annotated[str | bool | int, BeforeValidator(_plain)]
+Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
+Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
 Folder = Annotated[str, BeforeValidator(_local)]
 
 
@@ -161,6 +191,9 @@ class TableConfig(Strict):
     update: Literal["continuous", "closed"] = "continuous"
     history_weight: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = 0.1
     attempts: Count = 4
+    propagate: Propagate = ("all",)
+    overrun: Literal["queue", "preempt", "skip"] = "queue"
+    absent: Absent = Field(default_factory=dict)
     columns: str | None = None
     code_version: str | int | None = None
     keep_versions: Count | None = None

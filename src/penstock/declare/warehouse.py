@@ -22,6 +22,7 @@ from penstock.declare.check_feeds import (
     time_problems,
 )
 from penstock.declare.check_names import CONTEXT, feed_names, table_names
+from penstock.declare.check_policies import policy_problems
 from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems
 from penstock.declare.config import TableConfig
@@ -34,7 +35,7 @@ from penstock.model.grain import WHOLE, Calendar, Grain, parse_grain
 from penstock.model.graph import CycleError, Graph
 from penstock.model.relations import Everything, Relation, default_relation, parse_relation
 from penstock.model.schema import Schema
-from penstock.model.tables import Feed, Source, Table
+from penstock.model.tables import ALL, Feed, Source, Table
 
 __all__ = ["Definition", "Warehouse", "check_project", "load_warehouse"]
 
@@ -248,9 +249,14 @@ class _Checker:
         if grain not in (None, WHOLE) and time is None and not declaration.is_plain and self._knows_time(declaration):
             message = f"{what} has partition {config.partition!r} but no `time`: name the column that says which partition a row is in"
             self.problem(declaration.at("partition"), message)
-        if grain is WHOLE and config.update == "closed":
-            message = f'{what}: update = "closed" has no effect, as the table has no partitions'
-            self.problem(declaration.at("update"), message, "warning")
+        closed = config.update == "closed" or config.propagate == ("closed",)
+        if grain is WHOLE and closed:
+            setting = "update" if config.update == "closed" else "propagate"
+            message = f'{what}: {setting} = "closed" has no effect, as the table has no partitions'
+            self.problem(declaration.at(setting), message, "warning")
+        self.problems.extend(policy_problems(declaration, read))
+        others = [name for name in read if name != declaration.name]
+        absent = {name: config.absent.get(name, config.absent.get("*", "wait")) for name in others}
         found: list[Source] = []
         for name in read:
             relation = self._relation(declaration, name, grain)
@@ -271,11 +277,15 @@ class _Checker:
             priority=config.priority,
             period_us=config.period,
             target_us=config.freshness,
-            when=config.update,
+            when="closed" if closed else "continuous",
             history_weight=config.history_weight,
             attempts=config.attempts,
             chop=config.chop,
             leader=self._leader(declaration),
+            propagate=ALL if config.propagate == ("closed",) else config.propagate,
+            overrun=config.overrun,
+            optional=tuple(name for name, choice in absent.items() if choice == "empty"),
+            required=tuple(name for name, choice in absent.items() if choice == "fail"),
         )
 
     def _leader(self, declaration: TableDeclaration) -> str | None:

@@ -14,7 +14,16 @@ from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 
-from penstock.control.events import Event, FeedFile, FileQuarantined, Job, Publication, UpdateFailed, UpdateFinished
+from penstock.control.events import (
+    Event,
+    FeedFile,
+    FileQuarantined,
+    Job,
+    Publication,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStopped,
+)
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.rows import time_range
 from penstock.errors import PenstockError
@@ -85,6 +94,8 @@ class Executor:
         self.owner = owner
         # Called between any two steps that touch the world, so that tests can stop there.
         self._step = step
+        # A job that is to be given up, if it is not too late for that.
+        self.stopping: str | None = None
 
     def run(self, job: Job) -> None:
         """Do the job and log how it ended. Only a lost store or another owner raises."""
@@ -100,7 +111,10 @@ class Executor:
         except Fenced:
             raise
         except Exception as error:
-            self._fail(job, error, perf_counter() - began)
+            if self.stopping == job.id:
+                self._stopped(job, perf_counter() - began)
+            else:
+                self._fail(job, error, perf_counter() - began)
 
     def _make_durable(self, computed: Computed) -> None:
         """Data must be on disk before the catalogue says so."""
@@ -210,6 +224,11 @@ class Executor:
             files=sum(len(made.files) for made in own if made.replace == ()),
             quarantined_rows=computed.quarantined_rows if table == job.table else 0,
         )
+
+    def _stopped(self, job: Job, seconds: float) -> None:
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            self.store.append(conn, [UpdateStopped(self.now_us(), job.id, job.table, seconds)])
 
     def _fail(self, job: Job, error: Exception, seconds: float) -> None:
         at_us = self.now_us()

@@ -165,6 +165,7 @@ class Runtime:
                 found = self.arrivals.scan()
                 next_scan = monotonic() + self.pace.scan_s
             self.tail()
+            self._stop_overrun()
             started = 0 if self._stop.is_set() else self.decide()
             on_round()
             if self._broken:
@@ -222,6 +223,15 @@ class Runtime:
             self._track(command.track).take(command.job)
         return len(commands)
 
+    def _stop_overrun(self) -> None:
+        """Stop jobs for which newer work came, if their tables want that. Asked again until it is done, as Spark can only
+        stop what it is doing just then; a job that ends before has ended."""
+        state = self.controller.state
+        for number, running in state.busy.items():
+            table = state.tables.get(running.job.table)
+            if table is not None and table.overrun and table.running is running:
+                self._track(number).stop(running.job)
+
     def _track(self, number: int) -> _Track:
         while len(self._tracks) <= number:
             self._tracks.append(_Track(len(self._tracks), self._executor(), self._finished))
@@ -261,6 +271,16 @@ class _Track:
     def take(self, job: Job) -> None:
         self._queue.put(job)
 
+    def stop(self, job: Job) -> None:
+        """Give up a job that runs."""
+        self._executor.stopping = job.id
+        spark = getattr(self._executor.compute, "session", None)
+        if spark is not None:
+            spark.sparkContext.cancelJobGroup(self._group(job))
+
+    def _group(self, job: Job) -> str:
+        return f"{job.id}-{self._executor.owner}"
+
     def end(self) -> None:
         self._queue.put(None)
         self._thread.join(timeout=60)
@@ -271,6 +291,8 @@ class _Track:
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
         while (job := self._queue.get()) is not None:
             try:
+                if spark is not None:
+                    spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
                 self._executor.run(job)
                 self._done(None)
             except BaseException as error:

@@ -131,7 +131,22 @@ class Graph:
         for name in self.order:
             rolled_up = [e for e in self.into[name] if e.source != name and self.is_rolled_up(e.source)]
             grains = [edge.map.source for edge in rolled_up]
-            found += [(e.source, name) for e in rolled_up if uncut(e.map.source, e.map.table, grains)]
+            found += [
+                (e.source, name)
+                for e in rolled_up
+                if (e.source, name) in self.optional or uncut(e.map.source, e.map.table, grains)
+            ]
+        return frozenset(found)
+
+    @cached_property
+    def optional(self) -> frozenset[tuple[str, str]]:
+        """The pairs (source, reader) where the reader goes on without the source; it waits for one of them at least."""
+        found: set[tuple[str, str]] = set()
+        for name, table in self.tables.items():
+            if table.optional:
+                mine = {edge.source for edge in self.into[name] if edge.source != name}
+                waited = {source for source in mine - {*table.optional} if self.flows[source] == self.flows[name]}
+                found.update((source, name) for source in table.optional if source in mine and waited)
         return frozenset(found)
 
     def is_rolled_up(self, name: str) -> bool:

@@ -78,6 +78,10 @@ class Table:
     # The table whose jobs make this one too, in the same transaction; it has no updates of its own. Both have the same
     # partitioning and read the same sources.
     leader: str | None = None
+    # Sources without which it is made if they have not come (and again when they have), and sources whose absence, when
+    # all others are there, is a failure.
+    optional: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
 
     @property
     def grain(self) -> Grain:
