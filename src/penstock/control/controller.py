@@ -57,7 +57,7 @@ class Controller:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
         self.state.chop = getattr(self.policy, "chop", None)
         self.state.weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
-        self.ready = ReadyJobs(getattr(self.policy, "index", None), getattr(self.policy, "tie", None))
+        self.ready = ReadyJobs.under(self.policy)
         # Tables with late work, which depends on all that are above them; and those that pause after a failure.
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}

@@ -105,6 +105,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         amount=amount,
         expected_s=table.cost.expected_s(amount),
         awaited_us=_awaited_until(state, table, pieces),
+        start_up_s=table.cost.expected_s(0.0),
     )
 
 

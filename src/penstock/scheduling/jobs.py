@@ -6,7 +6,9 @@ million events notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -36,6 +38,8 @@ class ReadyJob(NamedTuple):
     upkeep: bool = False
     # Until then queries wait for it: whatever the order of the others, it comes before them.
     awaited_us: int | None = None
+    # The part of the expected time that every update takes, however little there is to load (alpha).
+    start_up_s: float = 0.0
 
 
 class RunningJob(NamedTuple):
@@ -83,6 +87,7 @@ class Unknown:
 
 Index = Callable[[ReadyJob], tuple[float, float]]
 Tie = Callable[[ReadyJob], Any]
+Turn = Callable[[ReadyJob], tuple[int, float, float] | None]
 # The index of upkeep: below any other.
 LAST = -1e300
 # That of a job for which a query waits: above any other; among themselves the earliest deadline first.
@@ -94,15 +99,29 @@ class ReadyJobs(dict[str, ReadyJob]):
     however many tables are ready and whether or not their indices grow while they wait. Ties go to the smallest `tie`,
     if the policy says one, then to the one that has been ready longer.
 
+    A line may turn once: from the time that `turn` says for a job its index is another line.
+
     A dictionary, because it is read far more often than it changes; it changes by `put` and `discard` only."""
 
-    def __init__(self, index: Index | None = None, tie: Tie | None = None) -> None:
+    def __init__(self, index: Index | None = None, tie: Tie | None = None, turn: Turn | None = None) -> None:
         super().__init__()
         self._index = index
         self._tie = tie
+        self._turn = turn
         self._ranking: Ranking[ReadyJob] = Ranking()
         # Jobs that came or changed since the ranking was last asked for: many are gone again by then.
         self._unranked: dict[str, ReadyJob] = {}
+        # Lines that are still to turn, soonest first; some are of jobs that are no more.
+        self._turns: list[tuple[int, int, ReadyJob, float, float]] = []
+        self._sequence = count()
+        # One more ranking for each group of tables, if a placement asks for groups.
+        self._group_of: Mapping[str, Hashable] | None = None
+        self._groups: dict[Hashable, Ranking[ReadyJob]] = {}
+
+    @classmethod
+    def under(cls, policy: UpdatePolicy) -> ReadyJobs:
+        """None yet, to be ranked as a policy says."""
+        return cls(getattr(policy, "index", None), getattr(policy, "tie", None), getattr(policy, "turn", None))
 
     def put(self, job: ReadyJob) -> None:
         table = job.table
@@ -113,28 +132,106 @@ class ReadyJobs(dict[str, ReadyJob]):
         if self.pop(table, None) is not None:
             self._unranked.pop(table, None)
             self._ranking.discard(table)
+            if self._group_of is not None and (group := self._groups.get(self._group_of.get(table))) is not None:
+                group.discard(table)
 
     def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:
         """Jobs with their index, best first; ties go to the one that has been ready longer."""
-        index = self._index
-        if index is None:
+        if self._index is None:
             return iter(())
-        now_s = now_us / SECOND_US
         if len(self) == 1:
             (job,) = self.values()
-            a, b = (LAST, 0.0) if job.upkeep else index(job)
-            return iter(((a + b * now_s, job),))
+            a, b = self._line(job, now_us)
+            return iter(((a + b * (now_us / SECOND_US), job),))
+        self._catch_up(now_us)
+        return self._ranking.ranked(now_us / SECOND_US)
+
+    def among(
+        self, now_us: int, group_of: Mapping[str, Hashable], may_start: Callable[[Any], bool]
+    ) -> Iterator[tuple[float, ReadyJob]]:
+        """The same, of those groups of tables only that may start something when their turn comes; a group that may not
+        is left out from then on. The others are not looked at, however many they are. Tables of which nothing is known
+        are of the group None. What `group_of` says of a table must not change."""
+        self._catch_up(now_us)
+        if group_of is not self._group_of:
+            self._group_of, self._groups = group_of, {}
+            for negated, tie, table, b, job in self._ranking:
+                self._group(table).put(table, -negated, b, tie, job)
+        now_s = now_us / SECOND_US
+        heads: list[tuple[float, Any, str, ReadyJob, Hashable, Iterator[Any]]] = []
+        for group, ranking in self._groups.items():
+            if may_start(group):
+                rest = ranking.entries(now_s)
+                heads += [(*entry, group, rest) for entry in islice(rest, 1)]
+        heapify(heads)
+        while heads:
+            negated, _, _, job, group, rest = heads[0]
+            if not may_start(group):
+                heappop(heads)
+                continue
+            yield -negated, job
+            entry = next(rest, None)
+            if entry is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (*entry, group, rest))
+
+    def in_order(self, now_us: int) -> Sequence[tuple[Any, ...]]:
+        """Entries of which the first value is the negated index and the last the job, where no index changes."""
+        self._catch_up(now_us)
+        return self._ranking.in_order()
+
+    def _catch_up(self, now_us: int) -> None:
         if self._unranked:
-            for table, job in self._unranked.items():
-                if job.awaited_us is not None:
-                    self._ranking.put(table, FIRST, 0.0, (job.awaited_us, job.release_us), job)
-                    continue
-                a, b = (LAST, 0.0) if job.upkeep else index(job)
-                # Not who came first into this structure, which a replay of the log could not know.
-                tie = job.release_us if self._tie is None else (self._tie(job), job.release_us)
-                self._ranking.put(table, a, b, tie, job)
+            for job in self._unranked.values():
+                self._rank(job, *self._line(job, now_us, remember=True))
             self._unranked.clear()
-        return self._ranking.ranked(now_s)
+        while self._turns and self._turns[0][0] <= now_us:
+            _, _, job, a, b = heappop(self._turns)
+            if self.get(job.table) is job:
+                self._rank(job, a, b)
+
+    def _rank(self, job: ReadyJob, a: float, b: float) -> None:
+        # Not who came first into this structure, which a replay of the log could not know.
+        tie = job.release_us if self._tie is None else (self._tie(job), job.release_us)
+        if job.awaited_us is not None:
+            tie = (job.awaited_us, job.release_us)
+        self._ranking.put(job.table, a, b, tie, job)
+        if self._group_of is not None:
+            self._group(job.table).put(job.table, a, b, tie, job)
+
+    def _group(self, table: str) -> Ranking[ReadyJob]:
+        assert self._group_of is not None
+        group = self._group_of.get(table)
+        if group not in self._groups:
+            self._groups[group] = Ranking()
+        return self._groups[group]
+
+    def _line(self, job: ReadyJob, now_us: int, remember: bool = False) -> tuple[float, float]:
+        assert self._index is not None
+        if job.upkeep:
+            return LAST, 0.0
+        if job.awaited_us is not None:
+            return FIRST, 0.0
+        if self._turn is not None and (turn := self._turn(job)) is not None:
+            at_us, a, b = turn
+            if at_us <= now_us:
+                return a, b
+            if remember:
+                heappush(self._turns, (at_us, next(self._sequence), job, a, b))
+        return self._index(job)
+
+
+class ByIndex:
+    """The ready jobs of a moment by index: what a placement that works with groups is given to choose from."""
+
+    __slots__ = ("now_us", "ready")
+
+    def __init__(self, ready: ReadyJobs, now_us: int) -> None:
+        self.ready, self.now_us = ready, now_us
+
+    def __iter__(self) -> Iterator[tuple[float, ReadyJob]]:
+        return self.ready.ranked(self.now_us)
 
 
 class Situation(NamedTuple):
@@ -183,6 +280,7 @@ class UpdatePolicy(Protocol):
     """A policy may also have
 
     index(job) -> (a, b)       so that `situation.ready.ranked(now)` yields jobs by the largest a + b * now
+    turn(job) -> (us, a, b)    from when on the index is another line, and which; or None
     tie(job)                   what decides between equal indices, before how long a job waits
     for_graph(graph) -> policy the same policy, knowing the tables; asked for whenever they are declared
     chop: float | None         the most periods of data that one job may take

@@ -3,14 +3,14 @@
 A tournament: every inner node of a binary tree knows the best leaf below it and until when that is sure. When time
 passes only the nodes whose time is over are played again, so the best of ten thousand costs a handful of comparisons,
 not ten thousand (a kinetic tournament: Basch, Guibas, Hershberger 1999). As long as no value changes with time, a sorted
-list is all that is needed.
+list is all that is needed; and of a few values it is cheaper to ask all.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -21,8 +21,10 @@ _ROUNDING = 2e-15
 _NOBODY = -1
 
 
-# With no more keys than this the list is taken up again when nothing changes any more.
+# With no more keys than this all are asked when their values change with time.
 _FEW = 64
+
+_Entry = tuple[float, Any, str, float, T]
 
 
 class Ranking(Generic[T]):
@@ -30,58 +32,90 @@ class Ranking(Generic[T]):
     tie-break, then by key."""
 
     def __init__(self) -> None:
-        # (-a, tie, key, item) in order, and the entry of each key, while all b are 0; else a tournament.
-        self._sorted: list[tuple[float, Any, str, T]] = []
-        self._entries: dict[str, tuple[float, Any, str, T]] = {}
+        # (-a, tie, key, b, item) of each key; in order while all b are 0; in a tournament if they are not, and many.
+        self._entries: dict[str, _Entry[T]] = {}
+        self._sorted: list[_Entry[T]] | None = []
         self._tournament: Tournament[T] | None = None
         self._changing: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[_Entry[T]]:
+        return iter(self._entries.values())
+
     def put(self, key: str, a: float, b: float, tie: Any, item: T) -> None:
         entries = self._entries
-        entry = (-a, tie, key, item)
-        if self._tournament is None:
-            if key in entries:
-                del self._sorted[bisect_left(self._sorted, entries[key])]
-            entries[key] = entry
-            if not b:
-                insort(self._sorted, entry)
-                return
-            self._start_tournament(key)
-        entries[key] = entry
+        before = entries.get(key)
+        entry = entries[key] = (-a, tie, key, b, item)
         if b:
             self._changing.add(key)
-        else:
+            self._sorted = None
+        elif self._changing:
             self._changing.discard(key)
-        assert self._tournament is not None
-        self._tournament.put(key, a, b, (tie, key), item)
+        if self._sorted is not None:
+            if before is not None:
+                del self._sorted[bisect_left(self._sorted, before)]
+            insort(self._sorted, entry)
+        elif self._tournament is not None:
+            self._tournament.put(key, a, b, (tie, key), item)
+        elif len(entries) > _FEW:
+            self._tournament = Tournament()
+            for other, (negated, its_tie, _, its_b, its_item) in entries.items():
+                self._tournament.put(other, -negated, its_b, (its_tie, other), its_item)
 
     def discard(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is None:
             return
-        if self._tournament is None:
+        if self._sorted is not None:
             del self._sorted[bisect_left(self._sorted, entry)]
             return
         self._changing.discard(key)
-        self._tournament.discard(key)
-        if not self._changing and len(self._entries) <= _FEW:
+        if self._tournament is not None:
+            self._tournament.discard(key)
+        if len(self._entries) <= _FEW // 2:
             self._tournament = None
-            self._sorted = sorted(self._entries.values())
+            if not self._changing:
+                self._sorted = sorted(self._entries.values())
 
     def ranked(self, now_s: float) -> Iterator[tuple[float, T]]:
         """Values and items, best first."""
+        if self._sorted is not None:
+            return ((-negated, item) for negated, _, _, _, item in self._sorted)
         if self._tournament is not None:
             return self._tournament.ranked(now_s)
-        return ((-negated, item) for negated, _, _, item in self._sorted)
+        return self._asked(now_s)
 
-    def _start_tournament(self, but: str) -> None:
-        self._tournament, self._sorted = Tournament(), []
-        for key, (negated, tie, _, item) in self._entries.items():
-            if key != but:
-                self._tournament.put(key, -negated, 0.0, (tie, key), item)
+    def entries(self, now_s: float) -> Iterator[tuple[float, Any, str, T]]:
+        """The same as (-value, tie-break, key, item), so that several rankings can be merged."""
+        if self._sorted is not None:
+            return ((negated, tie, key, item) for negated, tie, key, _, item in self._sorted)
+        return ((-value, self._entries[key][1], key, item) for value, key, item in self._keyed(now_s))
+
+    def in_order(self) -> Sequence[tuple[Any, ...]]:
+        """Entries whose first value is the negated index and whose last is the item, if no index changes with time."""
+        return self._sorted if self._sorted is not None else sorted(self._entries.values())
+
+    def _keyed(self, now_s: float) -> Iterator[tuple[float, str, T]]:
+        if self._tournament is not None:
+            yield from self._tournament.keyed(now_s)
+            return
+        found = self._values(now_s)
+        while found:
+            value, _, key, item = heapq.heappop(found)
+            yield -value, key, item
+
+    def _values(self, now_s: float) -> list[tuple[float, Any, str, T]]:
+        found = [(-(b * now_s - negated), tie, key, item) for negated, tie, key, b, item in self._entries.values()]
+        heapq.heapify(found)
+        return found
+
+    def _asked(self, now_s: float) -> Iterator[tuple[float, T]]:
+        found = self._values(now_s)
+        while found:
+            value, _, _, item = heapq.heappop(found)
+            yield -value, item
 
 
 class Tournament(Generic[T]):
@@ -96,6 +130,7 @@ class Tournament(Generic[T]):
     def _grow(self, size: int) -> None:
         before = [(key, self._items[slot], self._lines[slot]) for key, slot in self._slot.items()]
         self._size = size
+        self._keys = [""] * size
         self._items: list[T] = [None] * size  # type: ignore[list-item]
         self._lines: list[tuple[float, float, Any]] = [(0.0, 0.0, ())] * size
         # Node i has the children 2i and 2i + 1; the leaves are nodes size .. 2 * size - 1.
@@ -104,7 +139,7 @@ class Tournament(Generic[T]):
         self._slot = {}
         self._free = list(range(size - 1, len(before) - 1, -1))
         for slot, (key, item, line) in enumerate(before):
-            self._slot[key], self._items[slot], self._lines[slot] = slot, item, line
+            self._slot[key], self._keys[slot], self._items[slot], self._lines[slot] = slot, key, item, line
             self._best[size + slot] = slot
         self._play_all()
 
@@ -117,7 +152,7 @@ class Tournament(Generic[T]):
             if not self._free:
                 self._grow(2 * self._size)
             slot = self._slot[key] = self._free.pop()
-        self._items[slot] = item
+        self._keys[slot], self._items[slot] = key, item
         self._lines[slot] = (a, b, tie)
         self._best[self._size + slot] = slot
         self._replay(slot)
@@ -131,6 +166,10 @@ class Tournament(Generic[T]):
 
     def ranked(self, now_s: float) -> Iterator[tuple[float, T]]:
         """Values and items, best first. Each further one costs the depth of the tree."""
+        return ((value, item) for value, _, item in self.keyed(now_s))
+
+    def keyed(self, now_s: float) -> Iterator[tuple[float, str, T]]:
+        """The same with keys."""
         if now_s < self._now_s:
             self._now_s = now_s
             self._play_all()
@@ -143,7 +182,7 @@ class Tournament(Generic[T]):
         while candidates:
             value, _, node = heapq.heappop(candidates)
             slot = self._best[node]
-            yield -value, self._items[slot]
+            yield -value, self._keys[slot], self._items[slot]
             # Whoever lost against it on the way up may be next.
             leaf = self._size + slot
             while leaf > node:

@@ -118,7 +118,7 @@ class _Lean:
         self.scenario = scenario
         graph = scenario.graph
         self.policy = bound(policy, graph)
-        self.ready = ReadyJobs(getattr(self.policy, "index", None), getattr(self.policy, "tie", None))
+        self.ready = ReadyJobs.under(self.policy)
         self.factor = scenario.mean_factor
         self.tracks = scenario.tracks
         chop: float | None = getattr(self.policy, "chop", None)
@@ -256,6 +256,7 @@ class _Lean:
                             mean_factor * cost,
                             False,
                             None,
+                            mean_factor * table.alpha,
                         ),
                     )
                 )

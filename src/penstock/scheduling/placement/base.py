@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US
-from penstock.scheduling.jobs import NOTHING, Outlook, ReadyJob, Situation, Start
+from penstock.scheduling.jobs import NOTHING, ByIndex, Outlook, ReadyJob, Situation, Start
 
 Ranked = Iterable[tuple[float, ReadyJob]]
 Why = Callable[[ReadyJob, float], str]
 
 
+def among(
+    situation: Situation, ranked: Ranked, group_of: Mapping[str, Hashable], may_start: Callable[[Any], bool]
+) -> Ranked:
+    """The jobs in order, of those groups of tables only that may start something when their turn comes."""
+    if isinstance(ranked, ByIndex) and ranked.ready is situation.ready:
+        return ranked.ready.among(ranked.now_us, group_of, may_start)
+    return (entry for entry in ranked if may_start(group_of.get(entry[1].table)))
+
+
 class Placement(ABC):
+    # Whether it asks for jobs by group: then it is given more than an iterator.
+    grouped = False
+
     @abstractmethod
     def place(
         self, situation: Situation, ranked: Ranked, why: Why, memory: Mapping[str, Any] = NOTHING

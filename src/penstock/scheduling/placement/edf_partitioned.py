@@ -11,6 +11,7 @@ utilised track.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,7 @@ from typing import Any
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, upkeep
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class Homes:
 
     home: dict[str, int] = field(default_factory=dict)
     promotable: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # Both: tables that are alike in this can start on the same tracks.
+    kind: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
     used: int = 0
     fits: bool = True
 
@@ -70,10 +73,13 @@ def pack(jobs: Sequence[Recurring], tracks: int) -> Homes:
         homes.promotable[job.table] = tuple(
             r for r, track in enumerate(made) if r != homes.home[job.table] and track.admits(job)
         )
+        homes.kind[job.table] = (homes.home[job.table], homes.promotable[job.table])
     return homes
 
 
 class EdfPartitioned(Placement):
+    grouped = True
+
     def __init__(self, *, aggressive: bool = False, graph: Graph | None = None) -> None:
         self.aggressive = aggressive
         self._graph = graph
@@ -95,19 +101,26 @@ class EdfPartitioned(Placement):
         homes = self.homes(situation)
         free = list(situation.free)
         starts: list[Start] = []
-        jobs = list(ranked)
-        for place, (value, job) in enumerate(jobs):
-            if not free:
-                break
+        # Those that wait, by home, as far as the list has not come to them.
+        later: Counter[int] = Counter()
+        if not self.aggressive:
+            later.update(homes.home.get(job.table, 0) for job in situation.ready.values() if not job.upkeep)
+
+        def may_start(kind: tuple[int, tuple[int, ...]] | None) -> bool:
+            home, promotable = kind or (0, ())
+            return bool(free) and (home in free or free[-1] >= homes.used or any(r in free for r in promotable))
+
+        for value, job in among(situation, ranked, homes.kind, may_start):
             if job.upkeep:
                 return tuple(starts) if starts else upkeep(situation, job, free)
             home = homes.home.get(job.table, 0)
+            later[home] -= 1
             if home in free:
                 track, how = home, "on its home track"
             elif free[-1] >= homes.used:
                 track, how = next(r for r in free if r >= homes.used), "on a free track"
             else:
-                found = self._promoted(homes, job.table, free, jobs[place + 1 :])
+                found = self._promoted(homes, job.table, free, later)
                 if found is None:
                     continue
                 track, how = found, f"promoted from track {home}, which is busy"
@@ -115,9 +128,10 @@ class EdfPartitioned(Placement):
             starts.append(Start(job.table, track, partial(_said, why, job, value, how)))
         return tuple(starts)
 
-    def _promoted(self, homes: Homes, table: str, free: list[int], later: list[Any]) -> int | None:
+    def _promoted(self, homes: Homes, table: str, free: list[int], later: Mapping[int, int]) -> int | None:
         for track in homes.promotable.get(table, ()):
-            if track in free and (self.aggressive or not any(homes.home.get(job.table) == track for _, job in later)):
+            # Whoever has a free home is never left out of the list, so these are counted right.
+            if track in free and (self.aggressive or later.get(track, 0) <= 0):
                 return track
         return None
 

@@ -10,6 +10,7 @@ aggressive     a job takes an idle track of longer jobs even if one of these wai
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Any, Literal
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, upkeep
 
 _ROUNDING = 1e-9
 
@@ -70,6 +71,8 @@ def share_out(groups: Sequence[Sequence[Recurring]], tracks: int, *, all_tracks:
 
 
 class Proportional(Placement):
+    grouped = True
+
     def __init__(
         self,
         *,
@@ -103,21 +106,21 @@ class Proportional(Placement):
         ranges = self.ranges(situation)
         free = list(situation.free)
         starts: list[Start] = []
-        jobs = list(ranked)
-        full: set[int] = set()
-        for place, (value, job) in enumerate(jobs):
-            if not free:
-                break
+        # Those that wait, by cluster, as far as the list has not come to them.
+        later: Counter[int] = Counter()
+        if not self.aggressive:
+            later.update(ranges.cluster.get(job.table, 0) for job in situation.ready.values() if not job.upkeep)
+
+        def may_start(cluster: int | None) -> bool:
+            return bool(free) and self._could(ranges, cluster or 0, free)
+
+        for value, job in among(situation, ranked, ranges.cluster, may_start):
             if job.upkeep:
                 return tuple(starts) if starts else upkeep(situation, job, free)
             cluster = ranges.cluster.get(job.table, 0)
-            if cluster in full:
-                continue
-            later = () if self.aggressive else jobs[place + 1 :]
+            later[cluster] -= 1
             track = self._track(ranges, cluster, free, later)
             if track is None:
-                if self.aggressive:
-                    full.add(cluster)  # nothing for it now, so nothing for those of the same cluster
                 continue
             free.remove(track)
             starts.append(
@@ -125,7 +128,12 @@ class Proportional(Placement):
             )
         return tuple(starts)
 
-    def _track(self, ranges: Ranges, cluster: int, free: list[int], later: Sequence[Any]) -> int | None:
+    def _could(self, ranges: Ranges, cluster: int, free: list[int]) -> bool:
+        """Whether any job of the cluster, now or further down the list, could get one of the free tracks."""
+        own = ranges.tracks(cluster)
+        return free[-1] >= ranges.used or free[0] < own.start or any(track in own for track in free)
+
+    def _track(self, ranges: Ranges, cluster: int, free: list[int], later: Mapping[int, int]) -> int | None:
         own = ranges.tracks(cluster)
         for track in free:
             if track in own and track > own.start:
@@ -137,8 +145,9 @@ class Proportional(Placement):
         for track in free:
             if track >= own.start:
                 break
+            # A cluster that has a free track of its own is never left out of the list, so these are counted right.
             if self.aggressive or not any(
-                track in ranges.tracks(ranges.cluster.get(job.table, 0)) for _, job in later if not job.upkeep
+                later.get(other, 0) > 0 and track in ranges.tracks(other) for other in range(len(ranges.low))
             ):
                 return track
         return None

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Why, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, upkeep
 from penstock.scheduling.placement.proportional import clusters
 
 
@@ -33,6 +33,8 @@ class Loads:
 
 
 class Reserve(Placement):
+    grouped = True
+
     def __init__(
         self,
         *,
@@ -94,12 +96,14 @@ class Reserve(Placement):
             for number in range(loads.cluster.get(running.table, 0) + 1):
                 if number < count:
                     room[number] -= 1
-        for value, job in ranked:
+
+        def may_start(cluster: int | None) -> bool:
+            return not cluster or all(room[number] > 0 for number in range(1, cluster + 1))
+
+        for value, job in among(situation, ranked, loads.cluster, may_start):
             if job.upkeep:
                 return tuple(starts) if starts else upkeep(situation, job, free)
             cluster = loads.cluster.get(job.table, 0)
-            if cluster < count and any(room[number] <= 0 for number in range(1, cluster + 1)):
-                continue
             for number in range(min(cluster + 1, count)):
                 room[number] -= 1
             starts.append(Start(job.table, free.pop(0), partial(_said, why, job, value, slowness)))

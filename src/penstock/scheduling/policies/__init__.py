@@ -28,11 +28,18 @@ from penstock.scheduling.policies.random_order import Random
 from penstock.scheduling.policies.youngest import Youngest
 from penstock.scheduling.recovery.policy import Adaptive
 
+
+def balanced(patience: float = 2.0, upto: float = 3.2) -> IndexPolicy:
+    """Halfway between Max Benefit and patience."""
+    return Patient(patience, upto)
+
+
 ORDERS: dict[str, Callable[..., IndexPolicy]] = {
     "max-benefit": MaxBenefit,
     "max-benefit-lookahead": Lookahead,
     "max-benefit-youngest": Youngest,
     "patient": Patient,
+    "balanced": balanced,
     "edf": Edf,
     "edf-p": EdfP,
     "fifo": Fifo,

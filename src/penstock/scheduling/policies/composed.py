@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from penstock.model.graph import Graph
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
-from penstock.scheduling.jobs import NOTHING, Decision, Situation, UpdatePolicy
-from penstock.scheduling.placement.base import Placement
+from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation, UpdatePolicy
+from penstock.scheduling.placement.base import Placement, Ranked
 from penstock.scheduling.policies.index import IndexPolicy
 
 _new = tuple.__new__  # as in placement/everywhere.py
@@ -28,6 +28,7 @@ class Composed:
         self.weights = weights
         self.index, self.why = order.index, order.why
         self.tie = getattr(order, "tie", None)
+        self.turn = getattr(order, "turn", None)
         self.learns = (
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
         )
@@ -45,7 +46,13 @@ class Composed:
         )
 
     def decide(self, situation: Situation) -> Decision:
-        ranked = situation.ready.ranked(situation.now_us) if self._by_index else self.order.ranked(situation)
+        ranked: Ranked
+        if not self._by_index:
+            ranked = self.order.ranked(situation)
+        elif self.placement.grouped:
+            ranked = ByIndex(situation.ready, situation.now_us)
+        else:
+            ranked = situation.ready.ranked(situation.now_us)
         if not self.learns:
             return _new(Decision, (self.placement.place(situation, ranked, self.why), None, NOTHING))
         placed = self.placement.remember(situation)

@@ -1,28 +1,85 @@
-"""Patient: the job with the most periods of data first, the one with the larger benefit per second among equals. An index
-for an overload that lasts. Not from the paper.
+"""Patient: an index that knows when it pays to wait for the next batch. Not from the paper.
 
-    (gain / period) ^ patience * benefit / expected time
+All data must be loaded some time, so the only work that can be saved when there is too much of it is the start-up of
+updates that run too often. Put a price on track time: a table that is updated every n periods P then costs
 
-All data must be loaded some time, so the only work that can be saved in an overload is the start-up cost of updates that
-run too often. Max Benefit runs a cheap table at every batch, because its benefit per second is always highest; each of
-these runs pays the start-up again, while dear tables pile up. With a price on time the best interval between updates does
-not depend on beta at all (Whittle's index of an age with a set-up cost is p * n^2 / 2 alpha), which is why EDF-P does better
-there. While nothing is late n is 1 everywhere, and this is Max Benefit; patience 0 is Max Benefit always. In cycles of
-slowdown and recovery the backlog should rather wait where it is dear to work off: then about 1 is best.
+    priority * P * n / 2      staleness
+    price * alpha / (P * n)   start-ups
+
+and the price at which n and n + 1 are equally good is its Whittle index (Whittle 1988),
+
+    priority * P^2 * n * (n + 1) / (2 alpha)
+
+whatever beta is. That is just after a batch came. The nearer the next one is, the better it is to wait for it and to pay one
+start-up for both: in the same way one finds that n + 1/2 becomes n * (1 - x / (1 + 2 beta)) + 1/2 when x periods have passed.
+The root of the index is linear in time, and that is what is ranked, times the benefit per second to the power of 1 / patience:
+
+    patience -> infinity   as if the load would never end
+    patience 16            for an overload that lasts (`patient`)
+    patience 2             the geometric mean with Max Benefit: for overloads that come and go (`balanced`)
+    patience -> 0          Max Benefit
+
+The price is taken per period, P / alpha for P^2 / alpha: between tables of very different periods benefit decides.
+From `upto` periods on more of them weigh no more. If even the rarest updates are too many for the machine, some table has to
+fall behind, and that had better be one that is dear to update. A job whose next batch is overdue waits no longer. A change of
+old partitions counts as its weighted age, as in Max Benefit.
 """
 
 from __future__ import annotations
 
+from math import sqrt
+
+from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.jobs import ReadyJob
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import IndexPolicy
+
+# No start-up is so short that waiting would save nothing at all.
+_LEAST_START_UP = 0.01
 
 
-class Patient(MaxBenefit):
-    def __init__(self, patience: float = 8.0) -> None:
-        self.patience = patience
+class Patient(IndexPolicy):
+    def __init__(self, patience: float = 16.0, upto: float = 16.0) -> None:
+        if not patience > 0 or not upto >= 1:
+            raise ValueError("expected patience above 0 and upto of at least 1")
+        self.patience, self.upto = patience, upto
 
     def index(self, job: ReadyJob) -> tuple[float, float]:
-        a, b = super().index(job)
-        periods = job.gain_us / max(1, job.deadline_us - job.release_us)
-        scale = max(1.0, periods) ** self.patience
-        return a * scale, b * scale
+        scale, period_s, beta = self._scale(job)
+        periods = self._periods(job, period_s)
+        # How much of the waiting since the last batch counts against it, in periods per second.
+        wait = periods / (1 + 2 * beta) / period_s
+        age, ageing = self._history(job, period_s)
+        return scale * (periods + 0.5 + wait * self._last_s(job) + age), scale * (ageing - wait)
+
+    def turn(self, job: ReadyJob) -> tuple[int, float, float] | None:
+        scale, period_s, _ = self._scale(job)
+        age, ageing = self._history(job, period_s)
+        due_us = int((self._last_s(job) + period_s) * SECOND_US)
+        return due_us, scale * (self._periods(job, period_s) + 0.5 + age), scale * ageing
+
+    def why(self, job: ReadyJob, value: float) -> str:
+        late = f" and {job.late} changed old partition{'s' if job.late > 1 else ''}" if job.late else ""
+        return (
+            f"{format_duration(job.gain_us)} of data{late} in about {job.expected_s:.2f}s, of which {job.start_up_s:.2f}s "
+            f"start-up, at priority {job.inherited:g}: waiting for more would save less than that of any other ready table"
+        )
+
+    def _scale(self, job: ReadyJob) -> tuple[float, float, float]:
+        period_s = max(1, job.deadline_us - job.release_us) / SECOND_US
+        gain_s = job.gain_us / SECOND_US
+        start_up_s = max(job.start_up_s, _LEAST_START_UP * job.expected_s)
+        beta = min(1.0, (job.expected_s - start_up_s) / gain_s) if gain_s else 0.0
+        benefit = job.inherited * max(gain_s, period_s) / job.expected_s
+        price = job.inherited * period_s / (2 * start_up_s)
+        return benefit ** (1 / self.patience) * sqrt(price), period_s, beta
+
+    def _periods(self, job: ReadyJob, period_s: float) -> float:
+        return min(job.gain_us / SECOND_US / period_s, self.upto)
+
+    def _last_s(self, job: ReadyJob) -> float:
+        """When the newest of its batches came, if they came as they should."""
+        return (job.release_us + max(0, job.gain_us - (job.deadline_us - job.release_us))) / SECOND_US
+
+    def _history(self, job: ReadyJob, period_s: float) -> tuple[float, float]:
+        weight = job.history_weight * job.late / period_s
+        return -weight * job.late_since_us / SECOND_US, weight

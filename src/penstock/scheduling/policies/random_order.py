@@ -3,6 +3,7 @@ lives in the policy's memory, so that the same log gives the same choices."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,16 +29,22 @@ class Random(IndexPolicy):
         return 0.0, 0.0
 
     def ranked(self, situation: Situation) -> Iterator[tuple[float, ReadyJob]]:
-        left = sorted(
-            (job for job in situation.ready.values() if not job.upkeep), key=lambda job: (job.release_us, job.table)
-        )
+        entries = situation.ready.in_order(situation.now_us)
+        # First what queries wait for, last the upkeep: only between them is drawn.
+        first, last = bisect_left(entries, (0.0,)), bisect_left(entries, (1.0,))
+        for entry in entries[:first]:
+            yield 0.0, entry[-1]
+        # The list as it would be if each one drawn were replaced by the last: only what differs is kept.
+        moved: dict[int, int] = {}
         state = self._state(situation)
-        while left:
+        for count in range(last - first, 0, -1):
             state = mixed(state)
-            place = state % len(left)
-            left[place], left[-1] = left[-1], left[place]
-            yield 0.0, left.pop()
-        yield from ((0.0, job) for job in situation.ready.values() if job.upkeep)
+            place, end = state % count, count - 1
+            found = moved.get(place, place)
+            moved[place] = moved.get(end, end)
+            yield 0.0, entries[first + found][-1]
+        for entry in entries[last:]:
+            yield 0.0, entry[-1]
 
     def remember(self, situation: Situation) -> Mapping[str, Any]:
         return {"random": mixed(self._state(situation) ^ 0x5DEECE66D)}
