@@ -1,9 +1,11 @@
-"""Freshness targets that cannot be met, whatever the machine: the data themselves come later than that."""
+"""Freshness targets that cannot be met: the data themselves come later than that, or the tracks cannot be trusted to keep
+up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from penstock.control.guarantees import guarantees
 from penstock.declare.api import TableDeclaration
 from penstock.declare.problems import Problem
 from penstock.model.grain import WHOLE
@@ -33,6 +35,20 @@ def target_problems(graph: Graph, tables: Mapping[str, TableDeclaration]) -> Ite
             message = f"table `{name}` cannot be kept as fresh as {format_duration(target)}: {why}{waits}"
             hint = f'so it is up to {needed} behind; write freshness = "{needed}" or more'
             yield Problem(tables[name].at("freshness"), f"{message}, {hint}", "warning")
+
+
+def unproven_problems(graph: Graph, tables: Mapping[str, TableDeclaration], tracks: int) -> Iterator[Problem]:
+    """Where the cost of every table is declared, targets that the machine cannot be trusted to meet."""
+    if not graph.tables or any(table.cost_us is None and table.leader is None for table in graph.tables.values()):
+        return
+    report, _ = guarantees(graph, {}, tracks)
+    for found in report.guarantees:
+        if found.verdict == "not proven":
+            remedy = f"; {found.remedies[0]}" if found.remedies else ""
+            message = (
+                f"the freshness of table `{found.table}` is not proven: {found.breaks}{remedy}; see `penstock bounds`"
+            )
+            yield Problem(tables[found.table].at("freshness"), message, "warning")
 
 
 def _written(duration_us: int) -> str:

@@ -169,12 +169,14 @@ class FeedConfig(Strict):
     partition: Partition = "none"
     priority: Positive = 1.0
     freshness: Period | None = None
+    guarantee: Annotated[bool, Field(strict=True)] = False
+    cost: Period | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
 
 
 # Settings of a feed that belong to its base table.
-OF_TABLE = ("partition", "priority", "freshness", "keep_versions", "keep_days")
+OF_TABLE = ("partition", "priority", "freshness", "guarantee", "cost", "keep_versions", "keep_days")
 
 
 class TableConfig(Strict):
@@ -199,6 +201,10 @@ class TableConfig(Strict):
     keep_versions: Count | None = None
     keep_days: Positive | None = None
     chop: Count | None = None
+    # For the adaptive policy and for `penstock bounds`: a reservation, and the longest time of an update with the data of
+    # one period.
+    guarantee: Annotated[bool, Field(strict=True)] = False
+    cost: Period | None = None
 
 
 class StorageConfig(Strict):

@@ -24,7 +24,7 @@ from penstock.declare.check_feeds import (
 from penstock.declare.check_names import CONTEXT, feed_names, table_names
 from penstock.declare.check_policies import policy_problems
 from penstock.declare.check_replicas import replica_problems
-from penstock.declare.check_targets import target_problems
+from penstock.declare.check_targets import target_problems, unproven_problems
 from penstock.declare.config import TableConfig
 from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of, shape_of
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
@@ -95,7 +95,10 @@ class _Checker:
         if self.wrong:
             return None
         graph = Graph(graph.feeds.values(), (definition.table for definition in definitions.values()))
-        self.problems.extend(target_problems(graph, self.tables))
+        impossible = list(target_problems(graph, self.tables))
+        self.problems.extend(impossible)
+        if not impossible:
+            self.problems.extend(unproven_problems(graph, self.tables, self.declarations.tracks))
         if not self.tables:
             self.problem(
                 Location("penstock.toml", 1), "no feed and no table is declared: nothing would ever run", "warning"
@@ -281,6 +284,8 @@ class _Checker:
             history_weight=config.history_weight,
             attempts=config.attempts,
             chop=config.chop,
+            guarantee=config.guarantee,
+            cost_us=config.cost,
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

@@ -54,10 +54,10 @@ class Model:
     deliveries: Mapping[str, Delivery] = field(default_factory=dict)
     # Derived tables, each after what it reads.
     sources: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # Longest jobs of what has no reservation but may hold a track.
-    others_us: tuple[int, ...] = ()
     # Longest jobs in the background, where they are longer than the cost.
     merged_us: Mapping[str, int] = field(default_factory=dict)
+    # How much later than its sources a table can be even if nothing waits: those that are made by whole partitions.
+    held_us: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def utilisation(self) -> float:
@@ -65,7 +65,9 @@ class Model:
 
     @property
     def fits(self) -> bool:
-        return self.utilisation <= self.tracks + ROUNDING and all(t.cost_us <= t.period_us for t in self.tasks)
+        return self.utilisation <= self.tracks + ROUNDING and all(
+            t.cost_us <= t.period_us for t in self.tasks if t.reserved
+        )
 
     @property
     def delay_us(self) -> int:
@@ -73,22 +75,22 @@ class Model:
         if not self.tasks:
             return 0
         m = self.tracks
-        longest = [max(task.cost_us, self.merged_us.get(task.table, 0)) for task in self.tasks]
-        longest = sorted([*longest, *self.others_us], reverse=True)
-        shortest = min([*(task.cost_us for task in self.tasks), *self.others_us])
-        shares = sorted((task.recovery_utilisation for task in self.tasks), reverse=True)
+        longest = sorted((max(t.cost_us, self.merged_us.get(t.table, 0)) for t in self.tasks), reverse=True)
+        shortest = min(task.cost_us for task in self.tasks)
+        shares = sorted((task.recovery_utilisation for task in self.tasks if task.reserved), reverse=True)
         left = m - sum(shares[: m - 1])
         return max(0, ceil((sum(longest[:m]) - shortest) / left))
 
     def bounds(self) -> dict[str, Bound]:
-        """The bounds of every table; none at all if the tables need more than there is."""
+        """The bounds of every table with a reservation; none at all if they need more than there is. A table over one
+        without a reservation has none either."""
         if not self.fits:
             return {}
         delay = self.delay_us
         found: dict[str, Bound] = {}
-        tasks = {task.table: task for task in self.tasks}
+        tasks = {task.table: task for task in self.tasks if task.reserved}
         for table in [*(t for t in tasks if t not in self.sources), *self.sources]:
-            if table not in tasks:
+            if table not in tasks or any(source not in found for source in self.sources.get(table, ())):
                 continue
             task = tasks[table]
             tardiness = task.cost_us + delay
@@ -100,11 +102,12 @@ class Model:
     def _behind(self, table: str, task: Task, found: Mapping[str, Bound]) -> tuple[int, tuple[str, ...]]:
         if table not in self.sources:
             return self.deliveries.get(table, Delivery(task.period_us)).behind_us, ()
+        held = self.held_us.get(table, 0)
         known = [found[source] for source in self.sources[table] if source in found]
         if not known:
-            return 0, ()
+            return held, ()
         worst = max(known, key=lambda bound: bound.staleness_us)
-        return worst.staleness_us, worst.because
+        return worst.staleness_us + held, worst.because
 
     def with_thresholds(self) -> Model:
         """Tables enter recovery mode when they are further behind than a healthy one can be (Sec. V, end)."""

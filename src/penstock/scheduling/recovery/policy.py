@@ -19,6 +19,7 @@ from functools import partial
 from math import ceil
 from typing import Any, Literal
 
+from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
@@ -201,8 +202,10 @@ def model_of(
     *,
     merge: bool = True,
     startups_us: Mapping[str, int] | None = None,
+    fit: bool = True,
 ) -> Model:
-    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data."""
+    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data. With `fit` periods
+    are longer where the tracks could not keep them."""
     some = any(table.guarantee for table in graph.tables.values())
     tasks = [
         Task(
@@ -214,14 +217,19 @@ def model_of(
             reserved=graph.tables[name].guarantee or not some,
         )
         for name in sorted(graph.tables)  # ties go to the first, whatever the order of declaration
+        if graph.tables[name].leader is None
     ]
     merged: dict[str, int] = {}
     if merge and tasks:
         tasks, merged = _merging(tasks, tracks, startups_us or {})
-    tasks = _fitted(tasks, tracks)
+    if fit:
+        tasks = _fitted(tasks, tracks)
     tasks = provisioned(tasks, tracks, periods)
     deliveries = {
-        name: Delivery(graph.periods_us[name], stamp_us=graph.feeds[table.feed].lateness_us)
+        name: Delivery(
+            graph.periods_us[name],
+            stamp_us=0 if graph.feeds[table.feed].punctuated else graph.feeds[table.feed].lateness_us,
+        )
         for name, table in graph.tables.items()
         if table.feed is not None
     }
@@ -230,8 +238,17 @@ def model_of(
         for name in graph.order
         if not graph.tables[name].is_base
     }
-    others = tuple(max(t.cost_us, merged.get(t.table, 0)) for t in tasks if not t.reserved)
-    return Model(tuple(tasks), tracks, deliveries, sources, others, merged)
+    return Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph))
+
+
+def _held(graph: Graph) -> dict[str, int]:
+    """What tables that only make whole partitions wait for: the length of one."""
+    held = {}
+    for name, table in graph.tables.items():
+        if table.when == "closed" and table.grain is not WHOLE:
+            start = table.grain.floor(0)
+            held[name] = table.grain.shift(start, 1) - start
+    return held
 
 
 def _merging(tasks: list[Task], tracks: int, startups_us: Mapping[str, int]) -> tuple[list[Task], dict[str, int]]:

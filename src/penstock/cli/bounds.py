@@ -1,0 +1,128 @@
+"""`penstock bounds`: what is proven of freshness before anything happens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.control.guarantees import Provision, broken, guarantees
+from penstock.errors import PenstockError
+from penstock.model.time import format_duration, parse_duration
+from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
+
+_COLOUR = {"proven": "green", "not proven": "bold red", "no target": "dim", "best effort": "dim"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(bounds)
+
+
+def bounds(
+    project: ProjectOption = Path(),
+    outage: Annotated[
+        str | None, typer.Option(help="How long feeds are out, such as 2h: when is all recovered?")
+    ] = None,
+    tracks: Annotated[int | None, typer.Option(help="Other than the project says.", min=1)] = None,
+    provision: Annotated[str, typer.Option(help="Costs: worst, or average (bounds then hold on average).")] = "worst",
+    json: JsonOption = False,
+) -> None:
+    """How stale each table can become and how long recovery can take; which freshness targets that proves."""
+    with errors_told():
+        how = _provision(provision)
+        length_us = _duration(outage)
+        with open_warehouse(project) as warehouse:
+            state = warehouse.state()
+            learned = {name: table.cost for name, table in state.tables.items()}
+            graph = warehouse.declared.graph
+            number = tracks or warehouse.declared.declarations.tracks
+            report, model = guarantees(graph, learned, number, provision=how, outage_us=length_us)
+            violated = broken(state, model, warehouse.clock.now_us())
+    if json:
+        print_json({**asdict(report), "fits": report.fits, "violated": [asdict(found) for found in violated]})
+    else:
+        _print(report, violated)
+
+
+def _provision(text: str) -> Provision:
+    if text == "worst":
+        return "worst"
+    if text == "average":
+        return "average"
+    raise PenstockError(f"--provision {text}: expected worst or average")
+
+
+def _duration(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise PenstockError(f"--outage {text}: {error}") from None
+
+
+def _print(report: Report, violated: list[Violation]) -> None:
+    style = "green" if report.fits else "bold red"
+    known = all(found.cost_us is not None for found in report.guarantees)
+    used = f"{report.utilisation:.2f}" if known else "not known"
+    out.print(
+        Text.assemble(
+            "load ", (used, style if known else "yellow"), f" of {report.tracks} tracks, {report.provision} case"
+        )
+    )
+    out.print(_table(report, out.width >= 110))
+    reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for found in report.guarantees:
+        if found.verdict == "not proven":
+            reasons.setdefault((found.breaks, found.remedies), []).append(found.table)
+    for (breaks, remedies), tables in reasons.items():
+        out.print(Text.assemble((", ".join(tables), "bold"), f": {breaks}"))
+        for remedy in remedies:
+            out.print(Text(f"  {remedy}"))
+    if report.all_recovered_us is not None and report.outage_us is not None:
+        text = f"all feeds out for {format_duration(report.outage_us)}: every base table has recovered {format_duration(report.all_recovered_us)} after their return at the latest"
+        out.print(Text(text))
+    for violation in violated:
+        behind, proven = format_duration(violation.staleness_us), format_duration(violation.bound_us)
+        head = f"{violation.table} is {behind} behind now, {proven} was proven: "
+        out.print(Text(f"{head}{violation.assumption}: {violation.said}", style="red"))
+
+
+def _table(report: Report, wide: bool) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("table")
+    columns = ["period", "cost", "load", "tardy by", "response", "behind by", "target"]
+    if not wide:
+        del columns[3:5]
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    if report.outage_us is not None:
+        table.add_column("recovers in", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for found in report.guarantees:
+        table.add_row(*_row(found, report.outage_us is not None, wide))
+    return table
+
+
+def _row(found: Guarantee, outage: bool, wide: bool) -> list[Any]:
+    bound = found.bound
+    shown: list[int | None] = [None] * 3
+    if bound is not None:
+        shown = [bound.tardiness_us, bound.response_us, bound.staleness_us]
+    if not wide:
+        del shown[:2]
+    cells: list[Any] = [
+        found.table,
+        format_duration(found.period_us),
+        Text("not known", style="yellow") if found.cost_us is None else format_duration(found.cost_us),
+        "-" if found.utilisation is None else f"{found.utilisation:.2f}",
+        *("-" if value is None else format_duration(value) for value in shown),
+        "-" if found.target_us is None else format_duration(found.target_us),
+    ]
+    if outage:
+        cells.append("-" if found.recovery_us is None else format_duration(found.recovery_us))
+    cells.append(Text(found.verdict, style=_COLOUR[found.verdict]))
+    return cells

@@ -1,0 +1,84 @@
+"""What is proven of the warehouse as it is: with declared costs, or with those that were learned from finished updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from penstock.control.state import State
+from penstock.control.tablestate import TableState
+from penstock.model.graph import Graph
+from penstock.model.time import SECOND_US
+from penstock.scheduling.cost import CostModel
+from penstock.scheduling.recovery.bounds import Model
+from penstock.scheduling.recovery.guarantees import Report, Seen, Violation, judge, violations
+from penstock.scheduling.recovery.policy import model_of
+
+Provision = Literal["worst", "average"]
+# A learned cost counts as the longest with so many of its usual deviations on top.
+_DEVIATIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """By table: the longest time of an update with the data of one period, and how that is known."""
+
+    cost_us: dict[str, int]
+    start_up_us: dict[str, int]
+    known: dict[str, str]
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        return frozenset(table for table, how in self.known.items() if how == "not known")
+
+
+def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) -> Costs:
+    found = Costs({}, {}, {})
+    for name, table in graph.tables.items():
+        cost = learned.get(name)
+        if table.cost_us is not None:
+            found.cost_us[name], found.known[name] = table.cost_us, "declared"
+        elif cost is not None and cost.weight > 0:
+            seconds = cost.expected_s(cost.x / cost.weight)
+            seconds += _DEVIATIONS * cost.spread_s if provision == "worst" else 0.0
+            found.cost_us[name], found.known[name] = max(1, ceil(seconds * SECOND_US)), "learned"
+            found.start_up_us[name] = int(cost.alpha_s * SECOND_US)
+        else:
+            found.cost_us[name] = 1
+            found.known[name] = "not known" if table.leader is None else "with its leader"
+    return found
+
+
+def guarantees(
+    graph: Graph,
+    learned: dict[str, CostModel],
+    tracks: int,
+    *,
+    provision: Provision = "worst",
+    outage_us: int | None = None,
+) -> tuple[Report, Model]:
+    costs = costs_of(graph, learned, provision)
+    model = model_of(graph, costs.cost_us, tracks, startups_us=costs.start_up_us, fit=False)
+    targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
+    relevant = frozenset(task.table for task in model.tasks) & costs.unknown
+    report = judge(model, targets, costs.known, provision=provision, outage_us=outage_us, unknown=relevant)
+    return report, model
+
+
+def broken(state: State, model: Model, now_us: int) -> list[Violation]:
+    """Bounds that do not hold now, with the assumption that failed."""
+    if any(task.cost_us <= 1 for task in model.tasks):
+        return []
+    return violations(model, {name: _seen(state, table, now_us) for name, table in state.tables.items()})
+
+
+def _seen(state: State, table: TableState, now_us: int) -> Seen:
+    took = 0
+    if table.last is not None and table.last_finished_us is not None and table.last.job.kind != "upkeep":
+        took = table.last_finished_us - table.last.started_us
+    arrivals = [file.arrived_us for file in table.files.values()]
+    if table.last_arrival_us is not None:
+        arrivals.append(table.last_arrival_us)
+    silent = now_us - max(arrivals) if arrivals else 0
+    return Seen(0 if table.edge_us is None else now_us - table.edge_us, took, silent)

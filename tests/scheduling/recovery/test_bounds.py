@@ -1,0 +1,141 @@
+"""Bounds and verdicts, with the arithmetic beside them (Leontyev, Johnson, Anderson 2010, Sec. III to VI)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.model.time import MINUTE_US, SECOND_US
+from penstock.scheduling.recovery.bounds import Delivery, Model, clearing_us
+from penstock.scheduling.recovery.guarantees import Seen, judge, violations
+from penstock.scheduling.recovery.tasks import Task, provisioned, recovery_period_us
+
+S = SECOND_US
+
+
+def task(name: str, cost: int, period: int, recovery: int | None = None, **more: object) -> Task:
+    return Task(name, cost * S, period * S, (recovery or period) * S, **more)  # type: ignore[arg-type]
+
+
+# Costs 20, 10, 30 and periods 100, 100, 200 on two tracks.
+TASKS = (task("a", 20, 100, 40), task("b", 10, 100, 50), task("c", 30, 200, 60))
+MODEL = Model(TASKS, 2, {"a": Delivery(100 * S, 7 * S, 3 * S), "b": Delivery(100 * S)}, {"c": ("a", "b")})
+
+
+def test_recovery_periods() -> None:
+    # (7) with min: share min(1, 2 - 1.848 + 0.132) = 0.284, so 39.6 / 0.284 = 139.4 = 300 / 2.15
+    assert recovery_period_us(39_600_000, 300_000_000, 1.848, 2) == pytest.approx(139.4366e6, rel=1e-5)
+    # Much is left: as fast as jobs can follow one another, never faster
+    assert recovery_period_us(10 * S, 100 * S, 0.5, 2) == 10 * S
+    # shared: max(e, p U / m) = max(10, 100 * 1.5 / 2) = 75
+    assert recovery_period_us(10 * S, 100 * S, 1.5, 2, "shared") == 75 * S
+    # Nothing is left: the period stays
+    assert recovery_period_us(50 * S, 100 * S, 2.0, 2) == 100 * S
+
+
+def test_all_tables_can_recover_at_once_with_shared_periods() -> None:
+    tasks = provisioned(TASKS, 1, "shared")
+    assert sum(t.recovery_utilisation for t in tasks) <= 1 + 1e-6
+
+
+def test_tardiness_response_and_staleness() -> None:
+    bounds = MODEL.bounds()
+    # Shares in recovery: 20/40 = 0.5, 10/50, 30/60 = 0.5; delay = (30 + 20 - 10) / (2 - 0.5) = 26.67
+    assert MODEL.delay_us == pytest.approx(26_666_667, abs=1)
+    assert bounds["a"].tardiness_us == pytest.approx(46_666_667, abs=1)
+    assert bounds["a"].response_us == pytest.approx(146_666_667, abs=1)
+    # Theta + p + (p + J + kappa) = 146.67 + 100 + 110
+    assert bounds["a"].staleness_us == pytest.approx(356_666_667, abs=1)
+    # Theta + p + max(A(a), A(b)) = (200 + 56.67) + 200 + 356.67
+    assert bounds["c"].staleness_us == pytest.approx(813_333_334, abs=2)
+    assert bounds["c"].because == ("a", "c")
+
+
+def test_recovery() -> None:
+    # (Theta p + (outage + J + p) p_r) / (p - p_r) = (146.67 * 100 + (1000 + 7 + 100) * 40) / 60 = 982.4
+    assert MODEL.recovery_us("a", 1000 * S) == pytest.approx(982.44e6, rel=1e-4)
+    assert clearing_us(task("never", 20, 100, 100), S, S) is None
+    alone, after = MODEL.recovery_us("a", 1000 * S), MODEL.recovery_us("c", 1000 * S)
+    assert alone is not None and after is not None and alone < after
+    both = MODEL.all_recovered_us({"a": 1000 * S, "b": 1000 * S})
+    assert both is not None and both > alone
+
+
+def test_nothing_is_proven_in_an_overload() -> None:
+    assert not replace(MODEL, tasks=(*TASKS, task("d", 180, 100))).bounds()
+    assert not Model((task("a", 90, 100), task("b", 90, 100)), 1).bounds()
+
+
+def test_best_effort_tables_need_no_load_but_their_jobs_can_be_in_the_way() -> None:
+    model = replace(MODEL, tasks=(*TASKS, task("big", 300, 100, reserved=False)))
+    assert model.utilisation == MODEL.utilisation
+    assert "big" not in model.bounds()
+    # (300 + 30 - 10) / 1.5 instead of (30 + 20 - 10) / 1.5
+    assert model.delay_us == pytest.approx(213_333_334, abs=1)
+
+
+def report(model: Model, **targets: int):
+    return {g.table: g for g in judge(model, {k: v * S for k, v in targets.items()}, {}).guarantees}
+
+
+def test_verdicts() -> None:
+    found = report(MODEL, a=400, c=800)
+    assert found["a"].verdict == "proven"
+    assert found["b"].verdict == "no target"
+    assert found["c"].verdict == "not proven"
+    assert "`a` -> `c`" in found["c"].breaks
+    assert 'a target that is proven: freshness = "13m34s"' in found["c"].remedies
+
+
+def test_every_remedy_is_true() -> None:
+    """What is offered is tried: with the tracks, the period or the cost that it names, the target is proven."""
+    over = Model((task("a", 50, 60), task("b", 30, 60), task("big", 110, 120)), 2)
+    found = report(over, a=1000)["a"]
+    assert "need 2.25 tracks" in found.breaks and "`big`" in found.breaks
+    assert found.remedies == (
+        "1 track more: tracks = 3",
+        'a longer period of `big`: "3m" instead of "2m"',
+        "a cheaper update of `big`: at most 1m 19s, 27% less",
+    )
+
+    def mended(tracks: int, big: Task) -> str:
+        tasks = provisioned((*over.tasks[:2], big), tracks)
+        return report(Model(tuple(tasks), tracks), a=1000)["a"].verdict
+
+    assert mended(3, over.tasks[2]) == "proven"
+    assert mended(2, task("big", 110, 180)) == "proven"  # 50/60 + 30/60 + 110/180 = 1.94 tracks
+    assert mended(2, task("big", 79, 120)) == "proven"  # 50/60 + 30/60 + 79/120 = 1.99
+    assert mended(2, task("big", 81, 120)) == "not proven"
+
+
+def test_a_job_that_is_longer_than_its_period() -> None:
+    found = report(Model((task("a", 70, 60),), 4), a=1000)["a"]
+    assert "takes up to 1m 10s, longer than its period of 1m" in found.breaks
+
+
+def test_without_costs_nothing_is_proven() -> None:
+    found = judge(MODEL, {"a": 10_000 * S}, {}, unknown=frozenset({"b"})).guarantees
+    assert found[0].verdict == "not proven"
+    assert "nobody knows what an update of `b` costs" in found[0].breaks
+
+
+@pytest.mark.parametrize(
+    ("seen", "tracks", "assumption"),
+    [
+        ({"a": Seen(10 * MINUTE_US, 5 * S, 9 * MINUTE_US)}, None, "arrival rate"),
+        ({"a": Seen(10 * MINUTE_US, 25 * S, 50 * S)}, None, "cost"),
+        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S), "c": Seen(0, 90 * S)}, None, "cost"),
+        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}, 1, "lost track"),
+        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}, None, "not known"),
+    ],
+)
+def test_a_violated_bound_names_the_assumption_that_failed(
+    seen: dict[str, Seen], tracks: int | None, assumption: str
+) -> None:
+    (found,) = violations(MODEL, seen, tracks)
+    assert (found.table, found.assumption) == ("a", assumption)
+
+
+def test_nothing_is_said_while_the_bounds_hold() -> None:
+    assert violations(MODEL, {"a": Seen(300 * S, 25 * S, 500 * S)}) == []
