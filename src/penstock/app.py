@@ -45,6 +45,7 @@ from penstock.engine.spark import start_spark
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.errors import PenstockError
 from penstock.queries.contract import ANY, Contract, Profile
+from penstock.queries.live import find_live_policy
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from penstock.tables.replica import Replica
@@ -114,9 +115,11 @@ class Warehouse:
         self.close()
 
     @contextmanager
-    def running(self, pace: Pace | None = None) -> Iterator[Runtime]:
-        """The runtime, with the project taken over for the time being."""
+    def running(self, pace: Pace | None = None, *, for_queries: bool = False) -> Iterator[Runtime]:
+        """The runtime, with the project taken over for the time being; `for_queries`: updates follow what queries ask for."""
         runtime = Runtime(self.declared, self.store, self.catalogue, lambda: self.spark, self.clock, pace)
+        if for_queries:
+            runtime.updates = find_live_policy(self.declared.declarations.config.queries.policy).updates
         runtime.start()
         try:
             yield runtime

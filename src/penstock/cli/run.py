@@ -38,7 +38,7 @@ def run(
     """Keep the tables fresh: watch the feeds, update what is stale, in the order that helps most."""
     with errors_told(), open_warehouse(project) as warehouse:
         zone = zone_of(warehouse.declared.declarations.config.zone)
-        with warehouse.running() as runtime:
+        with warehouse.running(for_queries=not until_idle) as runtime:
             with working("Starting Spark"):
                 _ = warehouse.spark
             for name in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.control.building import build_job
 from penstock.control.events import (
+    DemandSeen,
     Event,
     RunStarted,
     StartUpdate,
@@ -16,10 +17,13 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.following import deferred_until
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, lag_us, ready_job, ready_work
 from penstock.control.state import State
+from penstock.control.tablestate import TableState
 from penstock.errors import PenstockError
+from penstock.model.time import END_US
 from penstock.scheduling.jobs import (
     Decision,
     Fact,
@@ -61,7 +65,8 @@ class Controller:
         # Tables with late work, which depends on all that are above them; and those that pause after a failure.
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}
-        self._pausing: set[str] = set()
+        self._pausing: dict[str, int] = {}
+        self._paused_until_us = END_US
         self.state.touched.update(self.state.tables)
         self._follow = getattr(self.policy, "follow", None)
         if self._follow is not None:
@@ -122,6 +127,9 @@ class Controller:
         if isinstance(event, WarehouseDeclared):
             self._learned.declared()
             self._set_policy()
+        elif isinstance(event, DemandSeen):
+            # Who may start, and how soon, may be others now.
+            self.state.touched.update(self.ready, self._pausing)
         elif isinstance(event, UpdateFinished):
             self._learned.finished(event.table)
 
@@ -184,16 +192,16 @@ class Controller:
         names = set(state.touched)
         for name in state.touched:
             names |= self._late_below.get(name, _NOBODY)
-        for name in self._pausing:
-            if (state.tables[name].retry_at_us or 0) <= state.now_us:
-                names.add(name)
+        if self._paused_until_us <= state.now_us:
+            names.update(name for name, until in self._pausing.items() if until <= state.now_us)
         state.touched = set()
         for name in names:
             self._ask(name)
+        self._paused_until_us = min(self._pausing.values(), default=END_US)
 
     def _ask(self, name: str) -> None:
         table = self.state.tables.get(name)
-        self._pausing.discard(name)
+        self._pausing.pop(name, None)
         work = Work()
         if table is None:
             self.ready.discard(name)
@@ -205,9 +213,19 @@ class Controller:
                 self.ready.put(job)
             else:
                 self.ready.discard(name)
-                if (table.retry_at_us or 0) > self.state.now_us and not table.failed and table.running is None:
-                    self._pausing.add(name)
+                until = self._pauses_until(table)
+                if until is not None and until < END_US:
+                    self._pausing[name] = until
         self._watch(name, work.late)
+
+    def _pauses_until(self, table: TableState) -> int | None:
+        """When it can be ready by itself, though nothing happens: after a failure, or because it is read seldom."""
+        if table.failed or table.running is not None:
+            return None
+        times = [table.retry_at_us or 0]
+        if table.needs or table.files:
+            times.append(deferred_until(self.state, table) or 0)
+        return max(times) if max(times) > self.state.now_us else None
 
     def _watch(self, name: str, late: bool) -> None:
         if late == (name in self._late):
@@ -219,8 +237,8 @@ class Controller:
 
     @property
     def wake_at_us(self) -> int | None:
-        times = [t for name in self._pausing if (t := self.state.tables[name].retry_at_us) is not None]
-        return min([*times, *([self._woken] if self._woken is not None else [])], default=None)
+        times = [*self._pausing.values(), *([self._woken] if self._woken is not None else [])]
+        return min(times, default=None)
 
     @property
     def idle(self) -> bool:

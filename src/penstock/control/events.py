@@ -67,6 +67,8 @@ class WarehouseDeclared:
     tables: tuple[Table, ...]
     tracks: int
     policy: str
+    # When tables are updated: as data come, as the demand of queries says, or only for a query that waits.
+    updates: Literal["always", "demand", "on-demand"] = "always"
     kind: Literal["warehouse-declared"] = "warehouse-declared"
 
 

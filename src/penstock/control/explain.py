@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.control.absence import absence, absent_inputs
+from penstock.control.following import modulation
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -43,6 +44,8 @@ class Explanation:
     waits_for: tuple[str, ...]
     sources: tuple[SourceSeen, ...]
     error: str | None
+    # What the demand of queries does to it.
+    demand: str | None = None
 
 
 def explain(state: State, name: str, now_us: int | None = None, how: str = "") -> Explanation:
@@ -60,6 +63,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
     waits, waits_for = _waits(state, table, sources)
     staleness = now - table.edge_us if table.edge_us is not None else None
     last = table.last
+    demanded = modulation(state, table).why
     lines = [
         *_freshness(table, staleness),
         *([f"it is computed {how}"] if how else []),
@@ -71,6 +75,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
             if table.table.leader
             else []
         ),
+        *([f"queries: {demanded}"] if demanded else []),
         *_from(sources),
         *([f"it failed {table.attempt} times, last with: {table.error}"] if table.error else []),
     ]
@@ -92,6 +97,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         waits_for,
         sources,
         table.error,
+        demanded or None,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from penstock.control.events import FeedFile
+from penstock.control.following import deferred_until, modulation
 from penstock.control.settling import waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -51,6 +52,11 @@ def blocked(state: State, table: TableState) -> str | None:
             return f"an update of {other} is running, with which it is made"
     if any(running.job.table == table.table.name for running in state.busy.values()):
         return "an update from before it was declared anew is running"
+    until = deferred_until(state, table)
+    if until is not None and until > state.now_us:
+        return (
+            "it is updated when a query needs it" if until >= END_US else "it is read seldom, so its updates are merged"
+        )
     return None
 
 
@@ -92,10 +98,11 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     # A table without time has no edge: what it waits for is all there is to its staleness. And what is to be done by a
     # certain time is worth no less than the edge.
     full = not state.graph.flows[name] or deadline < END_US
+    factor = modulation(state, table).priority_factor if state.updates == "demand" else 1.0
     return ReadyJob(
         table=name,
-        priority=spec.priority,
-        inherited=state.weights[name],
+        priority=spec.priority * factor,
+        inherited=state.weights[name] * factor,
         release_us=release,
         deadline_us=min(deadline, release + state.graph.periods_us[name]),
         gain_us=gain,

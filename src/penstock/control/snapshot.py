@@ -20,11 +20,12 @@ from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Feed, Source, Table
+from penstock.queries.demand import Demand
 from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 3
+FORMAT = 5
 
 _PLAIN = (
     "edge_us",
@@ -50,7 +51,10 @@ _PLAIN = (
     "merged_snapshot",
 )
 _NAMES = ("propagate", "optional", "required")
-_COUNTERS = ("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner")
+_COUNTERS = (
+    *("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner"),
+    *("updates", "demand_us", "worked_s", "pressure"),
+)
 
 
 class SnapshotError(PenstockError):
@@ -69,6 +73,7 @@ def dump(state: State) -> dict[str, Any]:
         "requests": [_dump_request(request) for request in state.requests.values()],
         "busy": [_dump_running(running) for running in state.busy.values()],
         "awaited": state.awaited.dump(),
+        "demand": state.demand.plain(),
     }
 
 
@@ -93,6 +98,7 @@ def load(data: dict[str, Any]) -> State:
     state.rewritten = dict(data["rewritten"])
     state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
     state.awaited = Awaited.load(data["awaited"])
+    state.demand = Demand.of_plain(data["demand"])
     state.touched = set(state.tables)
     return state
 

@@ -35,6 +35,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
 from penstock.model.tables import NEW, Feed, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
+from penstock.queries.demand import Demand
 from penstock.requests.needs import Need, partitions_of, pending, restated
 
 BACK_OFF_US = 1 * SECOND_US
@@ -69,6 +70,12 @@ class State(Backfilling):
         # What runs, by track; also jobs of tables that are no longer declared, until they end.
         self.busy: dict[int, Running] = {}
         self.awaited = Awaited()
+        # What queries read, as of when that was last told; and how busy the tracks were until then.
+        self.updates = "always"
+        self.demand = Demand()
+        self.demand_us = 0
+        self.worked_s = 0.0
+        self.pressure = 0.0
         self._handlers: dict[type, Callable[..., None]] = {
             WarehouseDeclared: self._declared,
             RunStarted: self._run_started,
@@ -106,7 +113,7 @@ class State(Backfilling):
 
     def _declared(self, event: WarehouseDeclared) -> None:
         self.graph = Graph(event.feeds, event.tables)
-        self.tracks, self.policy = event.tracks, event.policy
+        self.tracks, self.policy, self.updates = event.tracks, event.policy, event.updates
         old, self.tables = self.tables, {}
         again: list[TableState] = []
         for name in self.graph.order:
@@ -182,6 +189,7 @@ class State(Backfilling):
 
     def _run_started(self, event: RunStarted) -> None:
         self.owner = event.owner
+        self.demand, self.demand_us, self.worked_s, self.pressure = Demand(), 0, 0.0, 0.0
         self.busy.clear()
         for state in self.tables.values():
             if state.running is not None:
@@ -324,6 +332,7 @@ class State(Backfilling):
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         state.cost.observe(job.amount, event.seconds)
+        self.worked_s += event.seconds
         state.counts.updates += 1
         state.counts.busy_s += event.seconds
         state.counts.folded += event.how.startswith("fold")
@@ -479,7 +488,13 @@ class State(Backfilling):
                 self.touched.add(name)
 
     def _demand_seen(self, event: DemandSeen) -> None:
-        pass
+        for name, count in event.reads:
+            if name in self.tables:
+                self.demand.read(self.graph, [name], event.at_us, count)
+        passed_s = (event.at_us - self.demand_us) / SECOND_US
+        if self.demand_us and passed_s > 0:
+            self.pressure = min(1.0, self.worked_s / (passed_s * self.tracks))
+        self.demand_us, self.worked_s = event.at_us, 0.0
 
 
 def feed_of(state: State, table: Table) -> Feed:

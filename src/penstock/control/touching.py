@@ -23,6 +23,12 @@ Touched = Mapping[str, PartitionSet]
 _SOON_S = 0.1
 
 
+def made_by(state: State, name: str) -> TableState:
+    """The table whose updates make it: itself, or the one that it is made together with."""
+    table = state.tables[name]
+    return table if table.table.leader is None else state.tables[table.table.leader]
+
+
 def lineage(state: State, tables: Iterable[str]) -> list[str]:
     """The tables and all that they are made from."""
     return list(dict.fromkeys(one for name in tables for one in (name, *state.graph.ancestors[name])))
@@ -49,7 +55,7 @@ def to_refresh(state: State, touched: Touched) -> tuple[Step, ...]:
 
 def _steps(state: State, touched: Touched, *, arrived: bool) -> tuple[Step, ...]:
     def stale(name: str) -> PartitionSet:
-        table = state.tables[name]
+        table = made_by(state, name)
         if not table.table.is_base:
             return _unmade(table, held=not arrived)
         if not arrived:
@@ -93,8 +99,8 @@ def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> tuple[Es
     }
     tracks = [left[running.job.table].mean_s for running in state.busy.values()]
     free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
-    chain = span(state.graph, steps, lambda step: _cost(state.tables[step.table]), free or (0.0,), left)
-    return chain, sum(_cost(state.tables[step.table]).mean_s for step in steps)
+    chain = span(state.graph, steps, lambda step: _cost(made_by(state, step.table)), free or (0.0,), left)
+    return chain, sum(_cost(made_by(state, step.table)).mean_s for step in steps)
 
 
 def _left(state: State, expected_s: float, started_us: int, now_us: int) -> Estimate:
@@ -112,7 +118,7 @@ def _cost(table: TableState) -> Estimate:
 
 def are_running(state: State, steps: tuple[Step, ...]) -> bool:
     """Whether all steps are under way, so that it is enough to wait."""
-    tables = [state.tables[step.table] for step in steps]
+    tables = [made_by(state, step.table) for step in steps]
     return all(table.running is not None and not table.needs and not table.files for table in tables)
 
 

@@ -278,6 +278,7 @@ class _Checker:
             feed=config.feed if config.feed in self.feeds else None,
             sources=tuple(found),
             priority=config.priority,
+            fixed="priority" in config.model_fields_set,
             period_us=config.period,
             target_us=config.freshness,
             when="closed" if closed else "continuous",

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from penstock.control.events import DemandSeen, RefreshRequested
 from penstock.control.state import State
-from penstock.control.touching import Touched, to_refresh
+from penstock.control.touching import Touched, made_by, to_refresh
 from penstock.declare.sql_read import ReadQuery, read_query
 from penstock.declare.sql_shape import is_steady, shape_of
 from penstock.declare.sql_touched import Timed, touched
@@ -54,6 +54,7 @@ T = TypeVar("T")
 # How often waiting queries look whether what they wait for is there.
 _LOOK_S = 0.05
 _REPORT_S = 10.0
+_FADE_S, _FADED_S = 60.0, 3600.0
 # A decision may be based on a state that is so old.
 _STATE_S = 0.02
 _AT_ONCE = Estimate(0.005)
@@ -130,6 +131,7 @@ class Front:
         self._kept: OrderedDict[object, Rows] = OrderedDict()
         self._reads: Counter[str] = Counter()
         self._reported_at = monotonic()
+        self._read_at = monotonic() - _FADED_S
         self._closing = False
         self._lanes = Lanes(self, session, settings.lanes)
         self._clerk = threading.Thread(target=self._work, name="penstock-front", daemon=True)
@@ -373,7 +375,8 @@ class Front:
             ]
             if not news:
                 return
-            wanted = tuple((step.table, step.partitions.intervals) for step in steps)
+            state = self._known_state()
+            wanted = tuple((made_by(state, step.table).table.name, step.partitions.intervals) for step in steps)
             with self.store.write() as conn:
                 self.store.append(conn, [RefreshRequested(now_us, asked.id, wanted, asked.start_by_us)])
             self._known_state(0.0)
@@ -567,9 +570,16 @@ class Front:
 
     def _report(self, force: bool = False) -> None:
         """Now and then the log is told what was read, so that updates can follow."""
-        if not self._reads or (monotonic() - self._reported_at < _REPORT_S and not force):
+        now = monotonic()
+        if self._reads:
+            self._read_at = now
+        # That nothing was read any more is told too, for a while: so that what is known of the demand fades.
+        every = _REPORT_S if self._reads else _FADE_S
+        if now - self._reported_at < every and not (force and self._reads):
             return
-        self._reported_at = monotonic()
+        if not self._reads and now - self._read_at > _FADED_S:
+            return
+        self._reported_at = now
         with self._changed:
             reads, self._reads = self._reads, Counter()
         with self.store.write() as conn:

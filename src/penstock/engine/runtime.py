@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Literal
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -64,6 +65,7 @@ class Runtime:
         self.pace = pace or Pace()
         self.owner = f"run-{uuid.uuid4().hex[:12]}"
         self.controller = Controller()
+        self.updates: Literal["always", "demand", "on-demand"] = "always"
         self._session = session
         self._lock = RunLock(store, warehouse.declarations.state_folder / "run.lock")
         self._news = threading.Event()
@@ -103,6 +105,7 @@ class Runtime:
             tuple(graph.tables.values()),
             declarations.tracks,
             declarations.config.run.policy,
+            self.updates,
         )
         with self.store.write() as conn:
             self.store.append(conn, [RunStarted(now_us, self.owner), declared])

@@ -82,6 +82,8 @@ class Table:
     # all others are there, is a failure.
     optional: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
+    # Whether its user wrote the priority down: then demand does not change it.
+    fixed: bool = False
 
     @property
     def grain(self) -> Grain:

@@ -50,12 +50,12 @@ class Demand:
     counts: dict[str, tuple[float, int]] = field(default_factory=dict)
     total: tuple[float, int] = (0.0, 0)
 
-    def read(self, graph: Graph, tables: Iterable[str], now_us: int) -> None:
-        """A query read these tables. Their ancestors were read through them: once each, however many ways lead there."""
+    def read(self, graph: Graph, tables: Iterable[str], now_us: int, times: float = 1.0) -> None:
+        """A query (or so many) read these tables. Their ancestors were read through them: once each, however many ways lead there."""
         direct = [name for name in tables if name in graph.tables]
         for name in set(direct).union(*(graph.ancestors[one] for one in direct)):
-            self.counts[name] = self._faded(self.counts.get(name), now_us, 1.0)
-            self.total = self._faded(self.total, now_us, 1.0)
+            self.counts[name] = self._faded(self.counts.get(name), now_us, times)
+            self.total = self._faded(self.total, now_us, times)
 
     def rate_per_s(self, table: str, now_us: int) -> float:
         """Reads a second, as of late."""
@@ -106,6 +106,10 @@ class Modulator:
             below = (self._allowance_us[e.table] for e in graph.out[name] if e.table != name)
             allowed += [one for one in below if one is not None]
             self._allowance_us[name] = min(allowed, default=None)
+
+    def is_targeted(self, table: str) -> bool:
+        """Whether it, or something made from it, has a freshness target."""
+        return self._allowance_us[table] is not None
 
     def longest_gap_us(self, table: str, cost_s: float) -> int:
         """The gap that keeps every target: a part of what the work itself leaves of the allowance."""

@@ -41,7 +41,7 @@ def served(
     """The server and the loop, both ready; they end with the block. Port 0 is any free one."""
     _check_door(warehouse, host)
     listener = _listener(host, port)
-    with warehouse.running(pace) as runtime:
+    with warehouse.running(pace, for_queries=True) as runtime:
         loop = threading.Thread(target=_run, args=(runtime,), name="penstock-loop")
         front = warehouse.open_front(runtime.wake)
         api = Api(warehouse, front, limits or Limits(), loop.is_alive)
