@@ -2,13 +2,8 @@
 
 A task holds the bytes of what it makes from its start until the last task that reads it has ended. Karagiannis et al.
 (2013) run strata one after the other; this finds orders that hold less. Finding the least is the pebbling problem (hard),
-so: exactly by search over what is done (the downsets) where that is small, else greedily by the paper's consumption rate.
-
-Three facts keep the search small:
-* a task that holds nothing of its own can only free, so it runs as soon as it can;
-* so does a task that frees at least what it takes and does not raise the peak (what a task frees can only grow while
-  others are done before it, so nothing is gained by waiting);
-* a state whose peak is not below the best order known leads nowhere.
+so: exactly by search over what is done (the downsets) where that is small; else the best of a narrow search, of greedy by
+the paper's consumption rate, and of strata.
 """
 
 from __future__ import annotations
@@ -18,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.flows.graph import FlowError
+from penstock.flows.search import Search
 
-SEARCH_EFFORT = 10_000  # so many steps are tried before the greedy order is taken
+SEARCH_EFFORT = 4_000  # so many steps are tried before the best order so far is taken
 GREEDY_CHOICES = 24  # so many of the tasks that could be next are weighed, the latest first
 
 
@@ -45,7 +41,16 @@ def least_peak_order(tasks: Sequence[Task], effort: int = SEARCH_EFFORT) -> Orde
     best = min((problem.measured(names) for names in orders), key=lambda order: order.peak_bytes)
     if best.peak_bytes <= problem.floor:
         return Order(best.names, best.peak_bytes, True)
-    return problem.search(best, effort)
+    search = Search(problem.needs, problem.readers, problem.bytes)
+    narrow = search.beam(best.peak_bytes, effort // 2) if effort else None
+    if narrow is not None:
+        best = Order(problem.names(narrow.path), narrow.peak, narrow.peak <= problem.floor)
+    if best.exact:
+        return best
+    found, ended = search.best_first(best.peak_bytes, effort)
+    if found is not None:
+        best = Order(problem.names(found.path), found.peak, True)
+    return Order(best.names, best.peak_bytes, ended)
 
 
 def strata_order(tasks: Sequence[Task]) -> tuple[str, ...]:
@@ -183,6 +188,9 @@ class _Problem:
             (self.bytes[n] + sum(self.bytes[need] for need in self.needs[n]) for n in range(len(tasks))), default=0.0
         )
 
+    def names(self, path: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.tasks[n].name for n in path)
+
     def measured(self, names: Sequence[str]) -> Order:
         left = [len(readers) for readers in self.readers]
         live = peak = 0.0
@@ -228,7 +236,7 @@ class _Problem:
             some = range(max(0, len(ready) - GREEDY_CHOICES), len(ready))
             at = max(some, key=lambda at: (*self._rate(ready[at], waiting, left), at))
             run(ready.pop(at))
-        return tuple(self.tasks[n].name for n in order)
+        return self.names(order)
 
     def _rate(self, n: int, waiting: list[int], left: list[int]) -> tuple[float, float]:
         """The consumption rate of a task and of what follows at once: bytes let go less bytes taken, over time. Where
@@ -244,67 +252,3 @@ class _Problem:
             net += self.bytes[n]
         net += sum(self.bytes[need] for need, count in read.items() if left[need] == count)
         return (net / max(cost, 1e-9) if net > 0 else 0.0), net
-
-    # Exact
-
-    def search(self, best: Order, effort: int) -> Order:
-        """Best first over the sets of tasks that are done: the first complete one has the least peak."""
-        count = len(self.tasks)
-        everything = (1 << count) - 1
-        need_mask = [sum(1 << need for need in needs) for needs in self.needs]
-        reader_mask = [sum(1 << reader for reader in readers) for readers in self.readers]
-        # When a task is done, these may have become free of charge: its readers, and those that read the same.
-        near = [
-            tuple({*self.readers[n], *(r for need in self.needs[n] for r in self.readers[need])}) for n in range(count)
-        ]
-        first = [n for n in range(count) if not self.needs[n]]
-
-        def after(done: int, n: int) -> tuple[int, float]:
-            """Done with one more, and how much less is then held (less than nothing: more)."""
-            now = done | 1 << n
-            freed = -self.bytes[n] if reader_mask[n] & ~now else 0.0
-            for need in self.needs[n]:
-                if not reader_mask[need] & ~now:
-                    freed += self.bytes[need]
-            return now, freed
-
-        def settled(
-            done: int, live: float, peak: float, path: tuple[int, ...], look: list[int]
-        ) -> tuple[int, float, tuple[int, ...]]:
-            """Everything near that can run without a loss has run."""
-            nonlocal effort
-            while look:
-                n = look.pop()
-                if done >> n & 1 or need_mask[n] & ~done:
-                    continue
-                effort -= 1
-                now, freed = after(done, n)
-                if not self.bytes[n] or (freed >= 0 and live + self.bytes[n] <= peak):
-                    done, live, path = now, live - freed, (*path, n)
-                    look += near[n]
-            return done, live, path
-
-        start = settled(0, 0.0, 0.0, (), list(first))
-        heap: list[tuple[float, int, int, float, tuple[int, ...]]] = [(0.0, 0, *start)]
-        lowest = {start[0]: 0.0}
-        while heap:
-            peak, _, done, live, path = heapq.heappop(heap)
-            if done == everything:
-                return Order(tuple(self.tasks[n].name for n in path), peak, True)
-            if lowest[done] < peak:
-                continue
-            for n in range(count):
-                if done >> n & 1 or need_mask[n] & ~done:
-                    continue
-                higher = max(peak, live + self.bytes[n])
-                if higher >= best.peak_bytes:
-                    continue
-                effort -= 1
-                now, freed = after(done, n)
-                reached = settled(now, live - freed, higher, (*path, n), list(near[n]))
-                if higher < lowest.get(reached[0], best.peak_bytes):
-                    lowest[reached[0]] = higher
-                    heapq.heappush(heap, (higher, -reached[0].bit_count(), *reached))
-            if effort < 0:
-                return best
-        return Order(best.names, best.peak_bytes, True)
