@@ -15,6 +15,7 @@ from penstock.control.events import (
     UpdateStopped,
 )
 from penstock.control.readiness import ready_work
+from penstock.declare.check_groups import circles
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE, Grain, nested, parse_grain
 from penstock.model.graph import Graph
@@ -92,6 +93,37 @@ def random_view(rng: Random, name: str, feeds: list[Feed], above: list[Table]) -
 def random_warehouse(rng: Random) -> tuple[list[Feed], list[Table]]:
     """Mostly anything at all; and the shapes in which rows are most easily lost or doubled."""
     return rng.choice([anything, anything, folds, folds, diamonds, chains])(rng)
+
+
+def grouped(rng: Random) -> tuple[list[Feed], list[Table]]:
+    """Some of the tables are updated together."""
+    feeds, tables = rng.choice([anything, anything, folds, diamonds, fans])(rng)
+    for number in range(rng.choice([1, 1, 2])):
+        free = [n for n, table in enumerate(tables) if not table.is_base and table.group is None]
+        rng.shuffle(free)
+        for size in (3, 2):
+            tried = list(tables)
+            for n in free[:size]:
+                tried[n] = replace(tried[n], group=f"g{number}")
+            if not list(circles(Graph(feeds, tried))):
+                tables = tried
+                break
+    return feeds, tables
+
+
+def fans(rng: Random) -> tuple[list[Feed], list[Table]]:
+    """Several views over one source, and a view over them."""
+    feeds = [Feed("f0", lateness_us=rng.choice([0, HOUR_US]))]
+    tables = [Table("b0", rng.choice(["hour", "360m"]), feed="f0", logic="x", attempts=1000)]
+    for n in range(rng.choice([2, 3, 4])):
+        partition = rng.choice(["360m", "day", "none"])
+        window = None if partition == "none" else (0, 1)
+        fold = rng.random() < 0.7
+        tables.append(view(rng, f"v{n}", partition, Source("b0", window), foldable=fold))
+    read = [table for table in tables[1:] if table.partition != "none"][:2]
+    if read:
+        tables.append(view(rng, "d0", "day", *(Source(table.name, (0, 1)) for table in read)))
+    return feeds, tables
 
 
 def anything(rng: Random) -> tuple[list[Feed], list[Table]]:

@@ -241,11 +241,13 @@ class World:
         decided_at = self.state.applied
         commands = self.controller.decide(self.now)
         for command in commands:
-            self.check_reads(command.job)
+            for job in command.job.each:
+                self.check_reads(job)
         return [UpdateStarted(c.at_us, c.job, c.track, c.why, decided_at) for c in commands]
 
     def start(self, event: UpdateStarted) -> None:
-        assert event.job.table not in {job.table for job, _, _ in self.running.values()}, "two writers of one table"
+        writing = {each.table for job, _, _ in self.running.values() for each in job.each}
+        assert not writing & {each.table for each in event.job.each}, "two writers of one table"
         self.emit(event)
         self.running[event.job.id] = (event.job, self.tables[event.job.table], self.graph)
 
@@ -290,11 +292,16 @@ class World:
             return
         if table.name in self.tables and self.tables[table.name].feed != table.feed:
             table = self.tables[table.name]
-        publication = self.load(job, table) if job.kind == "load" else self.derive(job, table, graph)
-        self.published.append((job.table, publication.snapshot, job.complete_us, job.reflects))
-        changed = PartitionSet.of(*publication.changed) if graph.flows[table.name] else EVERYTHING
-        self.changes.setdefault(table.name, []).append((publication.snapshot, changed))
-        self.emit(UpdateFinished(self.tick(), job.id, job.table, (publication,), seconds))
+        if job.kind == "load":
+            publications = [self.load(job, table)]
+        else:
+            self.snapshot += 1  # one for all tables of a group
+            publications = [self.derive(each, graph.tables[each.table], graph) for each in job.each]
+        for each, publication in zip(job.each, publications, strict=True):
+            self.published.append((each.table, publication.snapshot, each.complete_us, each.reflects))
+            changed = PartitionSet.of(*publication.changed) if graph.flows[each.table] else EVERYTHING
+            self.changes.setdefault(each.table, []).append((publication.snapshot, changed))
+        self.emit(UpdateFinished(self.tick(), job.id, job.table, tuple(publications), seconds))
 
     def upkeep(self, job: Job) -> None:
         """All files of a table become one: its rows look as if they were written now."""
@@ -369,7 +376,6 @@ class World:
         return []
 
     def derive(self, job: Job, table: Table, graph: Graph) -> Publication:
-        self.snapshot += 1
         grain = table.grain
         content = self.contents[table.name]
         append = True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import traceback
+from random import Random
 
 import pytest
 
 from penstock.control import readiness
-from tests.control.scenarios import Scenario, check_at_rest, check_reflects
+from tests.control.scenarios import Scenario, check_at_rest, check_reflects, grouped
 
 SCENARIOS = int(os.environ.get("PENSTOCK_SCENARIOS", "2000"))
 FIRST = int(os.environ.get("PENSTOCK_FIRST_SEED", "0"))
@@ -50,6 +51,24 @@ def test_requests_and_policies_lose_nothing(first: int) -> None:
     for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 2)):
         try:
             scenario = Scenario(seed, asking=True)
+            scenario.run(scenario.rng.choice([30, 60, 100]))
+            scenario.settle()
+            check_at_rest(scenario.world)
+            check_reflects(scenario.world, scenario.rng)
+            scenario.release()
+            check_at_rest(scenario.world)
+        except Exception:
+            failed.append((seed, traceback.format_exc(limit=-4)))
+    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS // 2, CHUNK))
+def test_groups_are_right_at_rest_and_published_together(first: int) -> None:
+    failed: list[tuple[int, str]] = []
+    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 2)):
+        try:
+            rng = Random(seed)
+            scenario = Scenario(seed, asking=rng.random() < 0.3, warehouse=grouped(rng))
             scenario.run(scenario.rng.choice([30, 60, 100]))
             scenario.settle()
             check_at_rest(scenario.world)

@@ -21,7 +21,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
     identity = f"job-{number:06d}"
     if ready.upkeep:
         return Job(identity, spec.name, "upkeep", state.snapshot)
-    if take is not None:
+    if take is not None and spec.group is None:
         ready = ready_job(state, table, take=take) or ready
     if spec.is_base:
         return Job(
@@ -35,6 +35,16 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,
         )
+    members = [state.tables[name] for name in state.graph.grouped_with(spec.name)]
+    if len(members) > 1:
+        jobs = [_derive(state, member, identity, ready, None) for member in members if member.needs]
+        # Its own time is that of the group; the amounts are each table's own.
+        return replace(jobs[0], beside=tuple(jobs[1:]))
+    return _derive(state, table, identity, ready, take)
+
+
+def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, take: int | None) -> Job:
+    spec = table.table
     pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table, take).pieces)
     flows = state.graph.flows[spec.name]
     complete_us = complete_after(table, pieces) if flows else None
@@ -47,7 +57,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
         edge_us=table.seen_us if flows else None,
         complete_us=complete_us,
         reflects=_reflects(state, table, pieces, complete_us if flows else END_US),
-        amount=ready.amount,
+        amount=ready.amount if spec.group is None else table.amount,
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
     )

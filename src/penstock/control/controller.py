@@ -4,6 +4,7 @@ says what to start now, `wake_at_us` when to ask again even if nothing happens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.control.building import build_job
@@ -18,6 +19,7 @@ from penstock.control.events import (
     WarehouseDeclared,
 )
 from penstock.control.following import deferred_until
+from penstock.control.grouping import ready_group
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, lag_us, ready_job, ready_work
 from penstock.control.state import State
@@ -195,9 +197,36 @@ class Controller:
         if self._paused_until_us <= state.now_us:
             names.update(name for name, until in self._pausing.items() if until <= state.now_us)
         state.touched = set()
+        groups: set[str] = set()
         for name in names:
-            self._ask(name)
+            table = state.tables.get(name)
+            group = table.table.group if table is not None else None
+            if group is None:
+                self._ask(name)
+            elif group not in groups:
+                groups.add(group)
+                self._ask_group([state.tables[member] for member in state.graph.groups[group]])
         self._paused_until_us = min(self._pausing.values(), default=END_US)
+
+    def _ask_group(self, members: Sequence[TableState]) -> None:
+        """Tables that are updated together are one job, by the name of one of them. Only merging of small files is
+        done for each by itself."""
+        job, works = ready_group(self.state, members)
+        for table in members:
+            name = table.table.name
+            self._pausing.pop(name, None)
+            self.ready.discard(name)
+            until = self._pauses_until(table) if job is None else None
+            if until is not None and until < END_US:
+                self._pausing[name] = until
+            self._watch(name, works[name].late)
+        if job is not None:
+            self.ready.put(job)
+        elif not any(table.needs or table.running for table in members):
+            for table in members:
+                upkeep = ready_job(self.state, table)
+                if upkeep is not None:
+                    self.ready.put(upkeep)
 
     def _ask(self, name: str) -> None:
         table = self.state.tables.get(name)

@@ -41,6 +41,13 @@ class Job:
     amount: float = 0.0
     expected_s: float = 0.0
     attempt: int = 1
+    # Of a group: the jobs of the other tables, which are done with this one and published with it.
+    beside: tuple[Job, ...] = ()
+
+    @property
+    def each(self) -> tuple[Job, ...]:
+        """The jobs of all tables that it makes."""
+        return (self, *self.beside)
 
 
 @dataclass(frozen=True, slots=True)

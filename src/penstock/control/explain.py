@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.control.absence import absence, absent_inputs
 from penstock.control.following import modulation
+from penstock.control.grouping import held_by_group
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -76,6 +77,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
             else []
         ),
         *([f"queries: {demanded}"] if demanded else []),
+        *_group(state, table),
         *_from(sources),
         *([f"it failed {table.attempt} times, last with: {table.error}"] if table.error else []),
     ]
@@ -99,6 +101,11 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         table.error,
         demanded or None,
     )
+
+
+def _group(state: State, table: TableState) -> list[str]:
+    others = [name for name in state.graph.grouped_with(table.table.name) if name != table.table.name]
+    return [f"it is updated together with {', '.join(others)}: group `{table.table.group}`"] if others else []
 
 
 def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
@@ -135,6 +142,9 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     reason = blocked(state, table)
     if reason is not None:
         return reason, ()
+    holding_back = held_by_group(state, table)
+    if holding_back is not None:
+        return f"it is made together with {holding_back}, which cannot run now", (holding_back,)
     work = None if table.table.is_base else ready_work(state, table)
     if work is None or work.pieces:
         if state.owner is None:

@@ -25,7 +25,7 @@ from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 5
+FORMAT = 6
 
 _PLAIN = (
     "edge_us",
@@ -87,8 +87,12 @@ def load(data: dict[str, Any]) -> State:
     for name in _COUNTERS:
         setattr(state, name, data[name])
     state.busy = {entry["track"]: _load_running(entry) for entry in data["busy"]}
-    running = {entry.job.id: entry for entry in state.busy.values()}
-    tables = [_load_table(entry, running) for entry in data["tables"]]
+    tables = [_load_table(entry) for entry in data["tables"]]
+    for table in tables:
+        busy = state.busy.get(table.running.track) if table.running is not None else None
+        if busy is not None and table.running is not None and busy.job.table == table.table.name:
+            # One thing, not two; but other tables of a group have a running job of their own beside it.
+            table.running = busy if busy.job.id == table.running.job.id else table.running
     state.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
     state.tables = {table.table.name: table for table in tables}
     state.quarantine = {
@@ -114,7 +118,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         "files": [asdict(file) for file in table.files.values()],
         "order": dict(table.order),
         "promises": [list(promise) for promise in table.promises],
-        "running": table.running.job.id if table.running else None,
+        "running": _dump_running(table.running) if table.running else None,
         "last": _dump_running(table.last) if table.last else None,
         "cost": asdict(table.cost),
         "staleness": {name: getattr(staleness, name) for name in Staleness.__slots__},
@@ -122,7 +126,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
     }
 
 
-def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState:
+def _load_table(data: dict[str, Any]) -> TableState:
     spec = data["table"]
     sources = tuple(
         Source(source["table"], None if source["window"] is None else (source["window"][0], source["window"][1]))
@@ -136,7 +140,7 @@ def _load_table(data: dict[str, Any], running: dict[str, Running]) -> TableState
     table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
     table.order = dict(data["order"])
     table.promises = deque((number, upto) for number, upto in data["promises"])
-    table.running = running[data["running"]] if data["running"] is not None else None
+    table.running = _load_running(data["running"]) if data["running"] is not None else None
     table.last = _load_running(data["last"]) if data["last"] is not None else None
     table.cost = CostModel(**data["cost"])
     for name in Staleness.__slots__:
@@ -172,17 +176,21 @@ def _load_needs(entries: list[list[Any]]) -> IntervalMap[Need]:
 
 
 def _dump_running(running: Running) -> dict[str, Any]:
-    job = running.job
     return {
-        "job": {
-            **{name: getattr(job, name) for name in _JOB},
-            "files": [asdict(file) for file in job.files],
-            "pieces": [[piece.start_us, piece.end_us, _dump_need(piece.need)] for piece in job.pieces],
-            "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
-        },
+        "job": _dump_job(running.job),
         "track": running.track,
         "started_us": running.started_us,
         "why": running.why,
+    }
+
+
+def _dump_job(job: Job) -> dict[str, Any]:
+    return {
+        **{name: getattr(job, name) for name in _JOB},
+        "files": [asdict(file) for file in job.files],
+        "pieces": [[piece.start_us, piece.end_us, _dump_need(piece.need)] for piece in job.pieces],
+        "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
+        "beside": [_dump_job(other) for other in job.beside],
     }
 
 
@@ -190,15 +198,18 @@ _JOB = ("id", "table", "kind", "pin", "edge_us", "complete_us", "amount", "expec
 
 
 def _load_running(data: dict[str, Any]) -> Running:
-    entry = data["job"]
+    return Running(_load_job(data["job"]), data["track"], data["started_us"], data["why"])
+
+
+def _load_job(entry: dict[str, Any]) -> Job:
     reflects = entry["reflects"]
-    job = Job(
+    return Job(
         **{name: entry[name] for name in _JOB},
         files=tuple(FeedFile(**file) for file in entry["files"]),
         pieces=tuple(Piece(start, end, _load_need(need)) for start, end, need in entry["pieces"]),
         reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
+        beside=tuple(_load_job(other) for other in entry["beside"]),
     )
-    return Running(job, data["track"], data["started_us"], data["why"])
 
 
 def _dump_request(request: Request) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.control.awaiting import Awaited
 from penstock.control.backfilling import Backfilling
@@ -290,14 +290,16 @@ class State(Backfilling):
     # Updates
 
     def _started(self, event: UpdateStarted) -> None:
-        job = event.job
-        running = Running(job, event.track, event.at_us, event.why)
         self.jobs += 1
+        running = Running(event.job, event.track, event.at_us, event.why)
         self.busy[event.track] = running
-        state = self.tables.get(job.table)
-        if state is None:
-            return  # it was taken out of the warehouse just now
-        state.running = running
+        for job in event.job.each:
+            state = self.tables.get(job.table)
+            if state is not None:  # else it was taken out of the warehouse just now
+                state.running = running if job is event.job else replace(running, job=job)
+                self._taken(state, job, event)
+
+    def _taken(self, state: TableState, job: Job, event: UpdateStarted) -> None:
         self._touch(job.table)
         if job.files:
             state.loading = min(state.order.get(file.uri, state.arrived) for file in job.files)
@@ -318,9 +320,11 @@ class State(Backfilling):
     def _finished(self, event: UpdateFinished) -> None:
         for publication in event.publications:
             self.snapshot = max(self.snapshot, publication.snapshot)
-        state = self._ended(event.job, event.table)
-        if state is None:
-            return
+        ended = self._ended(event.job, event.table)
+        for state in ended:
+            self._done(state, event, len(ended))
+
+    def _done(self, state: TableState, event: UpdateFinished, together: int) -> None:
         running, state.running, state.loading = state.running, None, None
         state.overrun = state.stopped = False
         assert running is not None
@@ -331,19 +335,23 @@ class State(Backfilling):
             state.small_files = 0
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
-        state.cost.observe(job.amount, event.seconds)
-        self.worked_s += event.seconds
+        if job.table == event.table:
+            # What a group takes is known of the group, by the first of its tables.
+            first = self.graph.grouped_with(job.table)[0]
+            self.tables[first].cost.observe(sum(each.amount for each in job.each), event.seconds)
+            self.worked_s += event.seconds
         state.counts.updates += 1
-        state.counts.busy_s += event.seconds
+        state.counts.busy_s += event.seconds / together
         state.counts.folded += event.how.startswith("fold")
         if job.files:
             newest = max(file.arrived_us for file in job.files)
             state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
         for publication in event.publications:
-            if publication.table in self.tables:
+            if publication.table == job.table:
+                self._published(state, publication, job, event.at_us)
+            elif publication.table in self.graph.followers.get(job.table, ()) and publication.table in self.tables:
                 self._published(self.tables[publication.table], publication, job, event.at_us)
-                if publication.table != event.table:
-                    self._followed(self.tables[publication.table], state)
+                self._followed(self.tables[publication.table], state)
         self._reload(state, event)
         self._keep_promises(state, event.at_us)
         if state.redefined:
@@ -378,15 +386,18 @@ class State(Backfilling):
                 had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
                 state.needs.add(had, restated(event.at_us, self.number))
 
-    def _ended(self, job: str, table: str) -> TableState | None:
-        """The table whose running job ended; None if it is no longer declared, or the job was given up."""
+    def _ended(self, job: str, table: str) -> list[TableState]:
+        """The tables whose running job ended; not those that are no longer declared, or if the job was given up."""
+        names = [table]
         for track, running in self.busy.items():
             if running.job.id == job:
+                names = [each.table for each in running.job.each]
                 del self.busy[track]
                 break
-        self._touch(table)
-        state = self.tables.get(table)
-        return state if state is not None and state.running is not None and state.running.job.id == job else None
+        for name in names:
+            self._touch(name)
+        known = (self.tables[name] for name in names if name in self.tables)
+        return [state for state in known if state.running is not None and state.running.job.id == job]
 
     def _published(self, state: TableState, publication: Publication, job: Job, at_us: int) -> None:
         name = state.table.name
@@ -450,9 +461,11 @@ class State(Backfilling):
     # Failures
 
     def _failed(self, event: UpdateFailed) -> None:
-        state = self._ended(event.job, event.table)
-        if state is None or state.running is None:
-            return
+        for state in self._ended(event.job, event.table):
+            self._gave_up(state, event)
+
+    def _gave_up(self, state: TableState, event: UpdateFailed) -> None:
+        assert state.running is not None
         upkeep = state.running.job.kind == "upkeep"
         self._give_back(state, event.at_us)
         state.counts.failures += 1
@@ -468,16 +481,16 @@ class State(Backfilling):
 
     def _stopped(self, event: UpdateStopped) -> None:
         """Given up in favour of what came meanwhile: with that its work is pending again."""
-        state = self._ended(event.job, event.table)
-        if state is not None:
+        for state in self._ended(event.job, event.table):
             self._give_back(state, event.at_us)
             state.stopped = True
 
     def _retried(self, event: TableRetried) -> None:
-        state = self.tables.get(event.table)
-        if state is not None:
-            state.failed, state.attempt, state.retry_at_us = False, 0, None
-            self.touched.add(event.table)
+        for name in self.graph.grouped_with(event.table):
+            state = self.tables.get(name)
+            if state is not None:
+                state.failed, state.attempt, state.retry_at_us = False, 0, None
+                self.touched.add(name)
 
     # Queries
 

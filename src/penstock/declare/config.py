@@ -205,6 +205,7 @@ class TableConfig(Strict):
     # one period.
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
+    group: Name | None = None
 
 
 class StorageConfig(Strict):

@@ -21,6 +21,7 @@ from penstock.declare.check_feeds import (
     same_files,
     time_problems,
 )
+from penstock.declare.check_groups import group_problems
 from penstock.declare.check_names import CONTEXT, feed_names, table_names
 from penstock.declare.check_policies import policy_problems
 from penstock.declare.check_replicas import replica_problems
@@ -95,6 +96,9 @@ class _Checker:
         if self.wrong:
             return None
         graph = Graph(graph.feeds.values(), (definition.table for definition in definitions.values()))
+        self.problems.extend(group_problems(graph, self.tables))
+        if self.wrong:
+            return None
         impossible = list(target_problems(graph, self.tables))
         self.problems.extend(impossible)
         if not impossible:
@@ -284,6 +288,7 @@ class _Checker:
             when="closed" if closed else "continuous",
             history_weight=config.history_weight,
             attempts=config.attempts,
+            group=config.group,
             chop=config.chop,
             guarantee=config.guarantee,
             cost_us=config.cost,

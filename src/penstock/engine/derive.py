@@ -17,6 +17,7 @@ from penstock.declare.sqlview import Aggregate, Rowwise
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
 from penstock.engine.rows import within as rows_within
+from penstock.engine.shared import SharedReads
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
@@ -73,13 +74,21 @@ class PartitionContext:
 
 
 class Derivation:
-    def __init__(self, session: SparkSession, warehouse: Warehouse, job: Job, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        warehouse: Warehouse,
+        job: Job,
+        lookup: Lookup,
+        shared: SharedReads | None = None,
+    ) -> None:
         self.session = session
         self.definition: Definition = warehouse.definitions[job.table]
         self.warehouse = warehouse
         self.graph: Graph = warehouse.graph
         self.job = job
         self.lookup = lookup
+        self.shared = shared
         self.grain = self.definition.table.grain
         self.bytes = 0
 
@@ -186,9 +195,11 @@ class Derivation:
         found = self.lookup(edge.source, within, None)
         seen((edge.source, found))
         self.bytes += found.size_bytes
-        return self._until_edge(edge, self._read(found))
+        return self._until_edge(edge, self._read(edge.source, found))
 
-    def _read(self, found: Slice) -> DataFrame:
+    def _read(self, source: str, found: Slice) -> DataFrame:
+        if self.shared is not None:
+            return self.shared.read(source, found.paths, found.schema, found.size_bytes)
         return read_files(self.session, found.paths, found.schema, found.size_bytes)
 
     def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
@@ -246,7 +257,7 @@ class Derivation:
         within = _unless_everything(edge.map.required(partitions_of(pieces)))
         newer = self.lookup(edge.source, within, need.since - 1)
         self.bytes += newer.size_bytes
-        rows = self._until_edge(edge, self._read(newer))
+        rows = self._until_edge(edge, self._read(edge.source, newer))
         time = self.warehouse.definitions[edge.source].time
         if self.job.edge_us is not None and time is not None and self._rows_wait(edge.source):
             waited = self._waited(edge, within, newer, need.edge_us, time)

@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
+from sqlalchemy import Connection
 
 from penstock.control.events import (
     Event,
@@ -71,6 +73,11 @@ class Compute(Protocol):
 
     def run(self, job: Job, folder: str) -> Computed: ...
 
+    def together(self, job: Job) -> AbstractContextManager[None]:
+        """While the tables of a group are made one after the other: what they share need be read only once. If one of
+        them fails, what was made for the others goes too."""
+        return nullcontext()
+
 
 Step = Callable[[str], None]
 
@@ -102,9 +109,10 @@ class Executor:
         began = perf_counter()
         try:
             self._step("started")
-            computed = self.compute.run(job, f"{job.id}-{self.owner[-8:]}")
+            computed = self._compute(job)
             self._step("computed")
-            self._make_durable(computed)
+            for one in computed:
+                self._make_durable(one)
             self._step("durable")
             self._publish(job, computed, perf_counter() - began)
             self._step("published")
@@ -115,6 +123,14 @@ class Executor:
                 self._stopped(job, perf_counter() - began)
             else:
                 self._fail(job, error, perf_counter() - began)
+
+    def _compute(self, job: Job) -> list[Computed]:
+        """What each table of the job gets."""
+        folder = f"{job.id}-{self.owner[-8:]}"
+        if not job.beside:
+            return [self.compute.run(job, folder)]
+        with self.compute.together(job):
+            return [self.compute.run(each, folder) for each in job.each]
 
     def _make_durable(self, computed: Computed) -> None:
         """Data must be on disk before the catalogue says so."""
@@ -128,36 +144,25 @@ class Executor:
         for folder in folders:
             _sync(folder)
 
-    def _publish(self, job: Job, computed: Computed, seconds: float) -> None:
-        changes = _changes(computed.made)
+    def _publish(self, job: Job, computed: Sequence[Computed], seconds: float) -> None:
+        """All tables of the job at once."""
+        parts = list(zip(job.each, computed, strict=True))
+        changes = _changes([made for one in computed for made in one.made])
         with self.store.write() as conn:
             self.store.check_owner(conn, self.owner)
             at_us = self.now_us()
-            complete_us = self._complete(job, computed)
-            note = Note(
-                "penstock",
-                f"{job.kind} {job.table}",
-                {
-                    "job": job.id,
-                    "complete_us": complete_us,
-                    "partitions": [list(interval) for interval in self._partitions(job, computed)],
-                    "pin": job.pin,
-                    "reflects": dict(job.reflects) if job.reflects is not None else None,
-                },
-            )
+            names = ", ".join(each.table for each in job.each)
+            note = Note("penstock", f"{job.kind} {names}", self._note(*parts[0]))
+            if len(parts) > 1:
+                note = replace(note, extra={**note.extra, "tables": {j.table: self._note(j, c) for j, c in parts}})
             snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
             self._step("files published")
-            publications: tuple[Publication, ...] = (Publication(job.table, snapshot, append=True),)
-            if job.kind != "upkeep":
-                tables = self.warehouse.graph.made_with(job.table)
-                publications = tuple(self._publication(job, name, computed, snapshot, complete_us) for name in tables)
-                for name in tables:
-                    reflects = {name: snapshot} if job.kind == "load" else None
-                    if job.reflects is not None:
-                        reflects = dict(job.reflects)
-                    self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
-            if computed.report is not None:
-                self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
+            publications: tuple[Publication, ...] = ()
+            if job.kind == "upkeep":
+                publications = (Publication(job.table, snapshot, append=True),)
+            else:
+                for each, one in parts:
+                    publications += self._recorded(conn, each, one, snapshot, at_us)
             self._step("version recorded")
             if job.files:
                 feed = self.warehouse.definitions[job.table].table.feed
@@ -166,8 +171,34 @@ class Executor:
                 if not self.warehouse.graph.flows[job.table] and self.warehouse.graph.feeds[feed].mode == "append":
                     span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
                 self.store.mark_loaded(conn, feed, job.files, span)
-            self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, computed.how)])
+            how = ", ".join(dict.fromkeys(one.how for one in computed))
+            self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
             self._step("event appended")
+
+    def _recorded(
+        self, conn: Connection, job: Job, computed: Computed, snapshot: int, at_us: int
+    ) -> tuple[Publication, ...]:
+        """What was published of the tables that one part of a job makes, with a version of each on record."""
+        tables = self.warehouse.graph.made_with(job.table)
+        complete_us = self._complete(job, computed)
+        for name in tables:
+            reflects = {name: snapshot} if job.kind == "load" else None
+            if job.reflects is not None:
+                reflects = dict(job.reflects)
+            self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
+        if computed.report is not None:
+            self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
+        return tuple(self._publication(job, name, computed, snapshot, complete_us) for name in tables)
+
+    def _note(self, job: Job, computed: Computed) -> dict[str, object]:
+        """What the catalogue remembers of it, for people and other tools."""
+        return {
+            "job": job.id,
+            "complete_us": self._complete(job, computed),
+            "partitions": [list(interval) for interval in self._partitions(job, computed)],
+            "pin": job.pin,
+            "reflects": dict(job.reflects) if job.reflects is not None else None,
+        }
 
     def _own(self, table: str, computed: Computed) -> list[Made]:
         return [made for made in computed.made if made.table == table]

@@ -4,7 +4,8 @@ own, so that temporary views of jobs that run side by side never meet."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
+from penstock.engine.shared import SharedReads, shared_sources
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Schema
@@ -48,6 +50,8 @@ class SparkWork:
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
         self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept())
+        # What several tables of a group read, while they are made.
+        self._shared: SharedReads | None = None
 
     def run(self, job: Job, folder: str) -> Computed:
         definition = self.warehouse.definitions[job.table]
@@ -60,6 +64,19 @@ class SparkWork:
         except BaseException:
             self._discard(job.table, definition, folder)
             raise
+
+    @contextmanager
+    def together(self, job: Job) -> Iterator[None]:
+        self._shared = SharedReads(self.session, shared_sources(self.warehouse.graph, job))
+        try:
+            yield
+        except BaseException:
+            for each in job.each:
+                self._discard(each.table, self.warehouse.definitions[each.table], f"{job.id}-")
+            raise
+        finally:
+            self._shared.release()
+            self._shared = None
 
     def _discard(self, table: str, definition: Definition, folder: str) -> None:
         names = [f"{table}_quarantine"]
@@ -224,10 +241,10 @@ class SparkWork:
         return find
 
     def _derive(self, job: Job, definition: Definition, folder: str) -> Computed:
+        derivation = Derivation(self.session, self.warehouse, job, self._lookup(job), self._shared)
         if definition.flow is not None:
-            derivation = Derivation(self.session, self.warehouse, job, self._lookup(job))
             return self.flows.derive(job, definition, derivation, folder)
-        outputs, how = Derivation(self.session, self.warehouse, job, self._lookup(job)).outputs()
+        outputs, how = derivation.outputs()
         made = []
         # A table over sources without time is always made as a whole.
         partitioned = definition.table.grain is not WHOLE and self.warehouse.graph.flows[job.table]

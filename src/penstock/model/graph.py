@@ -76,6 +76,21 @@ class Graph:
         return (name, *self.followers.get(name, ()))
 
     @cached_property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The tables of each group, by name: none of them is made from another, so that any order will do."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.tables):
+            group = self.tables[name].group
+            if group is not None:
+                found.setdefault(group, []).append(name)
+        return {group: tuple(names) for group, names in found.items()}
+
+    def grouped_with(self, name: str) -> tuple[str, ...]:
+        """The tables of a table's group, itself among them; just itself if it is in none."""
+        table = self.tables.get(name)
+        return (name,) if table is None or table.group is None else self.groups[table.group]
+
+    @cached_property
     def rank(self) -> dict[str, int]:
         """Of each table its place in the order: each comes after all that it is made from."""
         return {name: place for place, name in enumerate(self.order)}

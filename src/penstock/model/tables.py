@@ -72,6 +72,8 @@ class Table:
     guarantee: bool = False
     # The longest time that an update with one period of data takes, as its owner knows it.
     cost_us: int | None = None
+    # Tables of one group are updated by one job and become visible together.
+    group: str | None = None
     propagate: tuple[str, ...] = ALL
     # What becomes of a running update when a change of the partitions that it makes comes.
     overrun: Overrun = "queue"

@@ -133,7 +133,10 @@ class Replay:
         seconds = self.recording.upkeep_s
         if job.kind != "upkeep":
             luck = self.recording.luck.get(self.like.get(job.table, job.table), (1.0,))
-            seconds = self.costs[job.table].expected_s(job.amount) * self._draw[job.table].choice(luck)
+            first = self.controller.state.graph.grouped_with(job.table)[0]
+            seconds = self.costs[first].expected_s(sum(each.amount for each in job.each)) * self._draw[
+                job.table
+            ].choice(luck)
         seconds *= self.crowding.factor(len(self.controller.state.busy))
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
         self.busy_us += took_us
@@ -142,13 +145,14 @@ class Replay:
     def _finish(self, now_us: int, job: Job, took_us: int) -> None:
         self.snapshot += 1
         self.updates += job.kind != "upkeep"
+        found: tuple[Publication, ...]
         if job.kind == "upkeep":
-            found = Publication(job.table, self.snapshot, True)
+            found = (Publication(job.table, self.snapshot, True),)
         elif job.kind == "load":
-            found = self._loaded(job)
+            found = (self._loaded(job),)
         else:
-            found = self._derived(job)
-        self.apply(UpdateFinished(now_us, job.id, job.table, (found,), took_us / SECOND_US / self.recording.pace))
+            found = tuple(self._derived(each) for each in job.each)
+        self.apply(UpdateFinished(now_us, job.id, job.table, found, took_us / SECOND_US / self.recording.pace))
 
     def _loaded(self, job: Job) -> Publication:
         parts = [self._contents(job.table, file.uri, file.checksum, file.arrived_us) for file in job.files]
