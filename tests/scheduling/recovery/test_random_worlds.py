@@ -12,10 +12,10 @@ WAYS = [(True, None), (True, 1.0), (False, 1.0), (True, 0.5), (False, None)]
 
 def check(seed: int) -> None:
     found = world(seed)
-    assert found.model.bounds(), f"world {seed} does not fit on its tracks"
+    assert found.model.fits, f"world {seed} does not fit on its tracks"
     background, share = WAYS[seed % len(WAYS)]
     ran, _ = simulate(found, background=background, share=share)
-    assert ran.jobs
+    assert ran.jobs or not background
     assert not violations(found, ran), f"world {seed}"
 
 

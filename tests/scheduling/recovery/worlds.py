@@ -57,6 +57,9 @@ def world(seed: int, *, merge: bool = True) -> World:
         for table in base
     }
     start_up = {task.table: chance.random() for task in tasks}
+    if chance.random() < 0.3:
+        # Some tables without a reservation, in whatever is left.
+        tasks = [replace(task, reserved=chance.random() < 0.6) for task in tasks]
     merged: dict[str, int] = {}
     if merge:
         limit = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
@@ -136,7 +139,7 @@ def violations(found: World, ran: Ran) -> list[str]:
     ends: dict[str, int] = {}
     releases: dict[str, int] = {}
     for job in sorted(ran.jobs, key=lambda job: (job.table, job.number)):
-        task, bound = tasks[job.table], bounds[job.table]
+        task, bound = tasks[job.table], bounds.get(job.table)
         if job.start_us < ends.get(job.table, 0):
             said.append(f"{job} overlaps the one before")
         ends[job.table] = job.end_us
@@ -150,6 +153,8 @@ def violations(found: World, ran: Ran) -> list[str]:
         releases[job.table] = job.release_us
         if job.deadline_us - job.release_us not in (task.period_us, task.recovery_us):
             said.append(f"{job} has a deadline that is neither period away")
+        if bound is None:
+            continue
         if job.end_us - job.deadline_us > bound.tardiness_us:
             said.append(f"{job} is tardy beyond {bound.tardiness_us}")
         if job.end_us - job.release_us > bound.response_us:
