@@ -92,7 +92,10 @@ def random_view(rng: Random, name: str, feeds: list[Feed], above: list[Table]) -
 
 def random_warehouse(rng: Random) -> tuple[list[Feed], list[Table]]:
     """Mostly anything at all; and the shapes in which rows are most easily lost or doubled."""
-    return rng.choice([anything, anything, folds, folds, diamonds, chains])(rng)
+    feeds, tables = rng.choice([anything, anything, folds, folds, diamonds, chains])(rng)
+    own = Random(repr(tables))
+    patience = {table.name: own.choice([0, 0, 0, 5 * MINUTE_US, 3 * HOUR_US]) for table in tables}
+    return feeds, [replace(table, patience_us=patience[table.name]) for table in tables]
 
 
 def grouped(rng: Random) -> tuple[list[Feed], list[Table]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
@@ -172,3 +173,8 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_examples_of_requests() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "docs/requests.md"), module_relative=False)
+    assert tried > 10 and not failed

@@ -64,7 +64,7 @@ class Controller:
         self.state.chop = getattr(self.policy, "chop", None)
         self.state.weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
         self.ready = ReadyJobs.under(self.policy)
-        # Tables with late work, which depends on all that are above them; and those that pause after a failure.
+        # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}
         self._pausing: dict[str, int] = {}
@@ -188,8 +188,8 @@ class Controller:
         return f"is what a query waits for; it {start.why}" if hurry else start.why
 
     def _refresh(self) -> None:
-        """Ask again about the tables that an event touched, those with late work below them, and those whose pause is
-        over. Everything else is as ready as it was: what is known here never depends on when it was asked."""
+        """Ask again about the tables that an event touched, those with late work below them, and those whose pause or
+        hold is over. Everything else is as ready as it was: what is known here never depends on when it was asked."""
         state = self.state
         names = set(state.touched)
         for name in state.touched:
@@ -245,6 +245,8 @@ class Controller:
                 until = self._pauses_until(table)
                 if until is not None and until < END_US:
                     self._pausing[name] = until
+        if work.held is not None:
+            self._pausing[name] = min(work.held.until_us, self._pausing.get(name, END_US))
         self._watch(name, work.late)
 
     def _pauses_until(self, table: TableState) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.control.absence import absence, absent_inputs
 from penstock.control.following import modulation
 from penstock.control.grouping import held_by_group
+from penstock.control.holding import Hold
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -146,6 +147,8 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     if holding_back is not None:
         return f"it is made together with {holding_back}, which cannot run now", (holding_back,)
     work = None if table.table.is_base else ready_work(state, table)
+    if work is not None and work.held is not None and not work.pieces:
+        return _held(work.held), tuple(sorted(work.held.waits_for))
     if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
@@ -160,6 +163,12 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     if holding:
         return f"{', '.join(holding)} has not come far enough", holding
     return "its sources have not come far enough", ()
+
+
+def _held(found: Hold) -> str:
+    names = ", ".join(sorted(found.waits_for))
+    saved = f"saves {found.updates} update{'s' * (found.updates != 1)}, no target at risk"
+    return f"it waits until {format_instant(found.until_us)} for a newer change that comes through {names}: {saved}"
 
 
 def _freshness(table: TableState, staleness_us: int | None) -> list[str]:

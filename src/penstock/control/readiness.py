@@ -7,6 +7,7 @@ from itertools import islice, takewhile
 
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
+from penstock.control.holding import Hold, hold
 from penstock.control.settling import waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -37,6 +38,8 @@ class Work:
     waits_for: frozenset[str] = frozenset()
     # Whether changes further up, of which the table itself learns nothing yet, could make it wait or end its waiting.
     late: bool = False
+    # Pending, but worth to wait for a newer change with it.
+    held: Hold | None = None
 
 
 def blocked(state: State, table: TableState) -> str | None:
@@ -196,6 +199,9 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
+    held = hold(state, table, pieces) if late and spec.patience_us else None
+    if held is not None:
+        pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
     hurried = _awaited_first(state, table, pieces)
     if spec.name in state.graph.chained:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
@@ -205,7 +211,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
         pieces = hurried
     elif (most := _most(state, spec, take)) is not None and state.graph.flows[spec.name]:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, late)
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, late, held)
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:

@@ -206,6 +206,8 @@ class TableConfig(Strict):
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
     group: Name | None = None
+    # How long late work may wait for a newer change that is on its way; None for what the project says.
+    patience: Duration | None = None
 
 
 class StorageConfig(Strict):
@@ -232,6 +234,8 @@ class StoreConfig(Strict):
 class RunConfig(Strict):
     tracks: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     policy: Annotated[str, BeforeValidator(_policy)] = "max-benefit"
+    # How long late work of any table may wait for a newer change that is on its way.
+    patience: Duration = 0
 
 
 class QueriesConfig(Strict):

@@ -64,6 +64,7 @@ class _Checker:
     def __init__(self, declarations: Declarations, known: dict[str, Schema]) -> None:
         self.declarations = declarations
         self.zone = declarations.config.zone
+        self.patience_us = declarations.config.run.patience
         self.problems: list[Problem] = list(declarations.problems)
         self.feeds: dict[str, FeedDeclaration] = {}
         self.tables: dict[str, TableDeclaration] = {}
@@ -292,6 +293,7 @@ class _Checker:
             chop=config.chop,
             guarantee=config.guarantee,
             cost_us=config.cost,
+            patience_us=self.patience_us if config.patience is None else config.patience,
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

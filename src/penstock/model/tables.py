@@ -86,6 +86,8 @@ class Table:
     required: tuple[str, ...] = ()
     # Whether its user wrote the priority down: then demand does not change it.
     fixed: bool = False
+    # How long late work of it may wait for a newer change that is on its way, so that one update brings both.
+    patience_us: int = 0
 
     @property
     def grain(self) -> Grain:
