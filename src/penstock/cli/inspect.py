@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from pathlib import Path
 from time import sleep
 from typing import Annotated
@@ -13,10 +14,13 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.render import status_table
+from penstock.control.guarantees import broken, guarantees
+from penstock.control.health import feed_health
 from penstock.control.state import State
 from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
-from penstock.model.time import format_instant
+from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.scheduling.recovery.guarantees import Violation
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +42,10 @@ def status(
             now_us = warehouse.clock.now_us()
             head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
             return Group(
-                Text(head, style="dim"), status_table(status_rows(state, now_us), zone, out.width), *_notes(state)
+                Text(head, style="dim"),
+                status_table(status_rows(state, now_us), zone, out.width),
+                *feed_notes(state, now_us, zone),
+                *_notes(state),
             )
 
         if json:
@@ -48,6 +55,8 @@ def status(
                     "at_us": now_us,
                     "running": state.owner is not None,
                     "tables": status_rows(state, now_us),
+                    "feeds": feed_health(state, now_us),
+                    "violated": _violated(state, now_us),
                     "quarantine": [
                         {"feed": q.feed, "file": q.file.uri, "reason": q.reason} for q in state.quarantine.values()
                     ],
@@ -65,6 +74,32 @@ def status(
 
 def _who(state: State) -> str:
     return "running" if state.owner is not None else "not running: `penstock run` keeps the tables fresh"
+
+
+def feed_notes(state: State, now_us: int, zone: tzinfo) -> list[Text]:
+    """Feeds that do not deliver, and bounds that do not hold. Only while somebody watches the feeds."""
+    if state.owner is None:
+        return []
+    notes = []
+    for found in feed_health(state, now_us):
+        if found.condition in ("late", "out"):
+            last = format_instant((found.last_us or 0) // SECOND_US * SECOND_US, zone)
+            text = f"{found.feed}: {found.condition} for {format_duration(found.overdue_us or 0)}, last file {last}"
+            notes.append(Text(text, style="red" if found.condition == "out" else "yellow"))
+    for violation in _violated(state, now_us):
+        proven = format_duration(violation.bound_us)
+        text = (
+            f"{violation.table} is staler than the {proven} that were proven: {violation.assumption}: {violation.said}"
+        )
+        notes.append(Text(text, style="red"))
+    return notes
+
+
+def _violated(state: State, now_us: int) -> list[Violation]:
+    if state.owner is None or not state.policy.startswith("adaptive"):
+        return []
+    learned = {name: table.cost for name, table in state.tables.items()}
+    return broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
 
 
 def _notes(state: State) -> list[Text]:
