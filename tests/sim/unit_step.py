@@ -70,8 +70,9 @@ def run(tables: list[Plain], tracks: int, horizon: int, order: str, chop: int | 
             best = None
             for t in ready:
                 gain = t.seen - t.fresh
-                if chop is not None:
-                    gain = min(gain, chop * t.period)
+                if chop is not None and t.beta:
+                    # So many periods, but at least so many that all starts together take a twentieth of the time.
+                    gain = min(gain, max(chop, -(-19 * t.alpha // t.beta)) * t.period)
                 cost = t.alpha + t.beta * gain // t.period
                 exact = t.alpha + t.beta * (gain / t.period)
                 assert cost == exact

@@ -15,7 +15,7 @@ from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.cli.whatif import simulate_log
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
-from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments import Experiment, find_experiment, load_all
 from penstock.sim.experiments.base import Row, average, grouped
@@ -69,7 +69,7 @@ def simulate(
         if volume != 1.0 or outage or add:
             raise PenstockError("--volume, --outage and --add change the project's log; in a scenario write them down")
         scenario, wanted = read_scenario(file)
-        policies = _policies(file, policy or list(wanted) or ["max-benefit", "fifo"])
+        policies = _policies(file, policy or list(wanted) or [DEFAULT, "max-benefit", "fifo"])
         counts = [scenario.tracks] if tracks is None else parse_numbers(tracks, "--tracks")
         points = [
             (replace(scenario, tracks=count), tuple(policies), seed, full, file.parent)

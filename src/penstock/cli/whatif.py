@@ -18,6 +18,7 @@ from penstock.declare.settings import write_settings
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
+from penstock.scheduling.policies import DEFAULT
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments.base import Row, average, grouped
 from penstock.sim.figure import check_picture
@@ -30,6 +31,7 @@ from penstock.sim.whatif.replay import Replay, met, weighted
 
 # What is tried if nobody says what: one of each kind that has ever been the best somewhere.
 CANDIDATES = (
+    DEFAULT,
     "max-benefit",
     "reserve / max-benefit",
     "reserve / max-benefit / inherit=max",

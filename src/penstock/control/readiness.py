@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
+from math import ceil
 
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
@@ -17,6 +18,7 @@ from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.needs import Piece, partitions_of
+from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import ReadyJob
 
 # Appended files of a table until merging them is worth a job.
@@ -86,7 +88,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         if not pieces:
             return _upkeep(table)
         gain = _gain(table, pieces)
-        if spec.chop is not None or take is not None or name in state.awaited:
+        if spec.chop is not None or state.chop is not None or take is not None or name in state.awaited:
             pending = table.needs.domain().count(spec.grain)
             amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
     late = 0
@@ -157,9 +159,15 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
         return files[:1] if table.table.grain is not WHOLE else files
     if state.chop is None or len(files) < 2:
         return files
-    # Update chopping (Golab et al., Sec. 3.4): what came within so many periods.
+    # Update chopping (Golab et al., Sec. 3.4): what came within so many periods, and as much as is worth a start.
     upto = files[0].arrived_us + int(state.chop - 1) * state.graph.periods_us[table.table.name]
-    return tuple(takewhile(lambda file: file.arrived_us <= upto, files))
+    start_up_s = table.cost.expected_s(0.0)
+    amount = 0.0
+    for number, file in enumerate(files):
+        if file.arrived_us > upto and table.cost.expected_s(amount) - start_up_s >= WORTH_A_START * start_up_s:
+            return files[:number]
+        amount += file.size_bytes
+    return files
 
 
 def _gain_of_files(state: State, table: TableState, files: tuple[FeedFile, ...]) -> int:
@@ -209,7 +217,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
     elif hurried:
         pieces = hurried
-    elif (most := _most(state, spec, take)) is not None and state.graph.flows[spec.name]:
+    elif (most := _most(state, table, take)) is not None and state.graph.flows[spec.name]:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
     return Work(tuple(pieces), unreachable, unsettled, waits_for, late, held)
 
@@ -224,13 +232,34 @@ def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
     return taken | (every - taken).first(table.table.grain, left) if left else taken
 
 
-def _most(state: State, spec: Table, take: int | None) -> int | None:
-    """How many partitions one job may make: as declared, and what `take` periods of data fill, at least one."""
-    if take is None or spec.grain is WHOLE:
+def _most(state: State, table: TableState, take: int | None) -> int | None:
+    """How many partitions one job may make: as declared; what `take` periods of data fill; what the policy's `chop` periods
+    fill, or as many as are worth a start. At least one."""
+    spec = table.table
+    if spec.grain is WHOLE:
         return spec.chop
+    limits = [spec.chop] if spec.chop is not None else []
+    if take is not None:
+        limits.append(_filled(state, spec, take))
+    if state.chop is not None:
+        worth = _worth_a_start(table)
+        if worth is not None:
+            limits.append(max(worth, _filled(state, spec, state.chop)))
+    return min(limits, default=None)
+
+
+def _filled(state: State, spec: Table, periods: float) -> int:
     start = spec.grain.floor(0)
-    fill = max(1, take * state.graph.periods_us[spec.name] // (spec.grain.shift(start, 1) - start))
-    return fill if spec.chop is None else min(fill, spec.chop)
+    return max(1, int(periods * state.graph.periods_us[spec.name]) // (spec.grain.shift(start, 1) - start))
+
+
+def _worth_a_start(table: TableState) -> int | None:
+    """So many of the pending partitions that their data take much longer than a start; None if all do not."""
+    pending = table.needs.domain().count(table.table.grain)
+    start_up_s = table.cost.expected_s(0.0)
+    each_s = (table.cost.expected_s(table.amount) - start_up_s) / pending
+    needed_s = WORTH_A_START * start_up_s
+    return ceil(needed_s / each_s) if each_s * pending > needed_s else None
 
 
 def lag_us(state: State, table: TableState) -> int:

@@ -21,7 +21,7 @@ from penstock.declare.toml_lines import Keys, key_lines, line_of
 from penstock.model.grain import parse_grain, zone_of
 from penstock.model.time import parse_duration
 from penstock.queries.live import find_live_policy
-from penstock.scheduling.policies import find_policy
+from penstock.scheduling.policies import DEFAULT, find_policy
 
 FILE_NAME = "penstock.toml"
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -233,9 +233,9 @@ class StoreConfig(Strict):
 
 class RunConfig(Strict):
     tracks: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
-    policy: Annotated[str, BeforeValidator(_policy)] = "max-benefit"
     # How long late work of any table may wait for a newer change that is on its way.
     patience: Duration = 0
+    policy: Annotated[str, BeforeValidator(_policy)] = DEFAULT
 
 
 class QueriesConfig(Strict):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
+from math import ceil
 
 from penstock.model.time import SECOND_US
+from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
 from penstock.scheduling.policies import bound
 from penstock.sim.chance import first_arrival_us, luck, slow_phase
@@ -82,6 +84,16 @@ class _Table:
     since_us: int
 
 
+def _limit_us(chop: float, table: _Table) -> int:
+    """The most that one update takes: so many periods, and as much as is worth a start; base tables load whole batches."""
+    if not table.beta:
+        return _NEVER
+    worth_s = WORTH_A_START * table.alpha / table.beta
+    if not table.base:
+        return max(int(chop * table.period_us), us(worth_s))
+    return max(int(chop), ceil(worth_s * SECOND_US / table.period_us)) * table.period_us
+
+
 class _Outlook:
     """Costs and arrivals, as they are."""
 
@@ -143,9 +155,7 @@ class _Lean:
             else:
                 table.fresh_us = min(source.fresh_us for source in table.sources)
             table.newest_us = table.fresh_us
-            table.limit_us = _NEVER if chop is None else int(chop * table.period_us)
-            if chop is not None and spec.is_base:
-                table.limit_us = int(chop) * table.period_us
+            table.limit_us = _NEVER if chop is None else _limit_us(chop, table)
             table.release_us = table.at_us = _NEVER
             table.running = False
             table.total = table.since_us = 0

@@ -8,6 +8,10 @@ long job may start only while all jobs at least as long as it leave
 
 tracks to the shorter ones. Nobody has a home: a free track is taken by whoever comes first in the order and may start.
 Clusters are those of Proportional.
+
+A backfill can be far longer than the usual updates of its table. If a job that makes old partitions again takes as long as the
+shortest period of its cluster, it counts as longer than all of that cluster, and as many tracks are kept free of such jobs as the
+cluster needs.
 """
 
 from __future__ import annotations
@@ -30,6 +34,14 @@ class Loads:
 
     cluster: Mapping[str, int]
     shorter: tuple[float, ...]
+    # With its own load; and from when on a job is too long for it.
+    upto: tuple[float, ...] = ()
+    long_s: tuple[float, ...] = ()
+
+    def too_long(self, table: str, expected_s: float) -> int | None:
+        """The cluster for whose jobs it is too long, if it is."""
+        cluster = self.cluster.get(table, 0)
+        return cluster if cluster < len(self.long_s) and expected_s >= self.long_s[cluster] else None
 
 
 class Reserve(Placement):
@@ -63,6 +75,8 @@ class Reserve(Placement):
                 Loads(
                     {job.table: number for number, group in enumerate(groups) for job in group},
                     tuple(sum(loads[:number]) for number in range(len(groups))),
+                    tuple(sum(loads[: number + 1]) for number in range(len(groups))),
+                    tuple(self.k * min(job.period_s for job in group) for group in groups),
                 ),
             )
         return self._planned[1]
@@ -87,9 +101,7 @@ class Reserve(Placement):
         count = len(loads.shorter)
         # How many more jobs of each cluster may start. A running job counts for its own cluster and all shorter ones.
         room = [
-            max(self.least, situation.tracks - ceil(self.headroom * slowness * shorter - 1e-9))
-            if number
-            else situation.tracks
+            self._room(situation, slowness, shorter) if number else situation.tracks
             for number, shorter in enumerate(loads.shorter)
         ]
         for running in situation.running.values():
@@ -103,6 +115,11 @@ class Reserve(Placement):
         for value, job in among(situation, ranked, loads.cluster, may_start):
             if job.upkeep:
                 return tuple(starts) if starts else upkeep(situation, job, free)
+            short = loads.too_long(job.table, job.expected_s) if job.late else None
+            if short is not None:
+                room_left = self._room(situation, slowness, loads.upto[short])
+                if self._long_now(situation, loads.long_s[short], starts) >= room_left:
+                    continue
             cluster = loads.cluster.get(job.table, 0)
             for number in range(min(cluster + 1, count)):
                 room[number] -= 1
@@ -110,6 +127,16 @@ class Reserve(Placement):
             if not free:
                 break
         return tuple(starts)
+
+    def _room(self, situation: Situation, slowness: float, load: float) -> int:
+        """How many tracks are left to others than those who have this load."""
+        return max(self.least, situation.tracks - ceil(self.headroom * slowness * load - 1e-9))
+
+    def _long_now(self, situation: Situation, long_s: float, starts: list[Start]) -> int:
+        """How many jobs run, or are about to, that take so long."""
+        running = [job.expected_s for job in situation.running.values()]
+        running += [situation.ready[start.table].expected_s for start in starts]
+        return sum(expected_s >= long_s for expected_s in running)
 
 
 def _said(why: Why, job: Any, value: float, slowness: float) -> str:

@@ -33,7 +33,7 @@ from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.jobs import ReadyJob
 from penstock.scheduling.policies.index import IndexPolicy
 
-# No start-up is so short that waiting would save nothing at all.
+# No start-up is so short, against the data of a period, that waiting would save nothing at all.
 _LEAST_START_UP = 0.01
 
 
@@ -67,8 +67,9 @@ class Patient(IndexPolicy):
     def _scale(self, job: ReadyJob) -> tuple[float, float, float]:
         period_s = max(1, job.deadline_us - job.release_us) / SECOND_US
         gain_s = job.gain_us / SECOND_US
-        start_up_s = max(job.start_up_s, _LEAST_START_UP * job.expected_s)
-        beta = min(1.0, (job.expected_s - start_up_s) / gain_s) if gain_s else 0.0
+        data_s = max(0.0, job.expected_s - job.start_up_s)
+        beta = min(1.0, data_s / gain_s) if gain_s else 0.0
+        start_up_s = max(job.start_up_s, _LEAST_START_UP * (beta * period_s or data_s))
         benefit = job.inherited * max(gain_s, period_s) / job.expected_s
         price = job.inherited * period_s / (2 * start_up_s)
         return benefit ** (1 / self.patience) * sqrt(price), period_s, beta

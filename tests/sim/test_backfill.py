@@ -1,0 +1,58 @@
+"""A long backfill: it is finished, and hardly anybody else notices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from penstock.scheduling.policies import DEFAULT, find_policy
+from penstock.sim.runtime import Simulation
+from penstock.sim.scenario import Backfill, Scenario, SimTable
+
+
+def campaign(backfill: bool) -> Scenario:
+    short = [SimTable(f"short{n}", period_s=60, priority=5, alpha_s=1, beta=0.05) for n in range(6)]
+    history = [
+        SimTable("orders", period_s=300, alpha_s=1, beta=0.02),
+        SimTable("hourly", ("orders",), alpha_s=1, beta=0.05),
+        SimTable("report", ("hourly",), alpha_s=1, beta=0.05),
+    ]
+    # Eight hours come again: half an hour of work for each of the two views, where a short table waits a minute.
+    campaigns = (Backfill(30_000, "orders", 0, 29_000),) if backfill else ()
+    return Scenario((*short, *history), tracks=2, horizon_s=40_000, jitter=0.3, backfills=campaigns, partition="hour")
+
+
+def run(policy: str, *, backfill: bool) -> tuple[Simulation, float, float]:
+    simulation = Simulation(campaign(backfill), find_policy(policy), 1, trace=True)
+    stale = simulation.run().staleness_s
+    return simulation, sum(stale[f"short{n}"] for n in range(6)) / 6, stale["hourly"] + stale["report"]
+
+
+def test_a_backfill_starves_nobody_and_is_not_starved() -> None:
+    _, short, views = run(DEFAULT, backfill=False)
+    simulation, short_beside, views_beside = run(DEFAULT, backfill=True)
+    assert not any(table.needs for table in simulation.controller.state.tables.values())
+    began = min(at for at, name, _, _ in simulation.trace if name == "hourly" and at >= 30_000 * 10**6)
+    again = [(at, took) for at, name, _, took in simulation.trace if name in ("hourly", "report") and took > 80 * 10**6]
+    # What is expected to take a minute, the shortest period, may take up to 30 % longer.
+    # All of it within a quarter more than the time that the work takes on one track.
+    assert max(at + took for at, took in again) - began < 1.25 * sum(took for _, took in again)
+    assert short_beside < 1.06 * short
+    assert views_beside < 1.12 * views
+    # Hardly ever more than one track of the two: only if a job turns out longer than expected.
+    spans = sorted((at, at + took) for at, took in again)
+    both = sum(max(0, end - start) for (_, end), (start, _) in pairwise(spans))
+    assert both < 0.2 * sum(took for _, took in again)
+
+
+def test_without_chopping_its_own_views_would_wait_for_it() -> None:
+    _, _, views = run("max-benefit", backfill=False)
+    _, _, views_beside = run("max-benefit", backfill=True)
+    assert views_beside > 1.3 * views
+
+
+@pytest.mark.parametrize("policy", ["max-benefit", "fifo", "reserve / patient", DEFAULT])
+def test_every_policy_finishes_it(policy: str) -> None:
+    simulation, _, _ = run(policy, backfill=True)
+    assert not any(table.needs for table in simulation.controller.state.tables.values())
