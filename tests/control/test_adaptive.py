@@ -7,15 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.events import UpdateStarted
+from penstock.control.controller import Controller
+from penstock.control.events import FeedFile, FileArrived, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.control.replay import replay
+from penstock.model.tables import Feed, Table
+from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.scheduling.policies import PolicyNameError, find_policy
 from penstock.scheduling.recovery.modes import Modes
 from penstock.sim import adaptive
 from penstock.sim.experiments.aus import PARAMETERS, section7
 from penstock.sim.runtime import Simulation
+from penstock.sim.scenario import Outage, SimTable
 from penstock.sim.scenario import Scenario as SimScenario
-from penstock.sim.scenario import SimTable
 from tests.control.scenarios import Scenario
 
 
@@ -101,3 +104,41 @@ def test_names() -> None:
         find_policy("adaptive / max-benefit-youngest / inherit=chain")
     with pytest.raises(PolicyNameError, match="at least 1"):
         find_policy("adaptive(margin=0.5)")
+
+
+def test_backlogged_files_are_merged_on_idle_tracks_where_start_up_is_dear() -> None:
+    cheap = [SimTable(f"cheap{n}", period_s=300.0, alpha_s=20.0, beta=0.01) for n in range(3)]
+    dear = [SimTable(f"dear{n}", period_s=900.0, alpha_s=30.0, beta=0.1) for n in range(2)]
+    scenario = SimScenario(
+        (*cheap, *dear), tracks=2, horizon_s=14_000.0, costs="learned", outages=(Outage(4_000.0, 9_000.0, "cheap0"),)
+    )
+    simulation = Simulation(scenario, find_policy("adaptive"), 1, keep_log=True)
+    simulation.run()
+    assert simulation.log is not None
+    loads = [e.job for e in simulation.log if isinstance(e, UpdateStarted) and e.at_us > 0]
+    merged = [job for job in loads if len(job.files) > 1]
+    assert merged and {job.table for job in merged} == {"cheap0"}
+    # No longer than the second longest job there is: 30 + 0.1 * 900 = 120 s, a quarter more as the longest.
+    assert max(20 + 0.01 * 300 * len(job.files) for job in merged) <= 150
+
+
+def test_guaranteed_tables_go_first_and_the_rest_share_what_is_left_by_benefit() -> None:
+    feeds = tuple(Feed(name, MINUTE_US) for name in ("kept", "dear", "cheap"))
+    tables = (
+        Table("kept", "hour", feed="kept", guarantee=True, cost_us=20 * SECOND_US),
+        Table("dear", "hour", feed="dear", priority=100, cost_us=20 * SECOND_US),
+        Table("cheap", "hour", feed="cheap", cost_us=20 * SECOND_US),
+    )
+    controller = Controller()
+    controller.apply(WarehouseDeclared(0, feeds, tables, 1, "adaptive"))
+    order = []
+    for second in (60, 80, 100):
+        at = second * SECOND_US
+        if second == 60:
+            for number, feed in enumerate(("cheap", "dear", "kept")):
+                controller.apply(FileArrived(at, feed, FeedFile(f"{feed}/1", "1", number + 1, at)))
+        (command,) = controller.decide(at)
+        order.append((command.job.table, command.why.split(":")[0].split(" 1970")[0]))
+        controller.apply(UpdateStarted(at, command.job, command.track, command.why))
+        controller.apply(UpdateFinished(at + 20 * SECOND_US, command.job.id, command.job.table, (), 20.0))
+    assert order == [("kept", "its deadline"), ("dear", "a track idles"), ("cheap", "a track idles")]
