@@ -90,7 +90,7 @@ def _newest_version(state: State, name: str, settled: bool) -> Version:
 def _measured(
     store: Store, conn: Connection, state: State, versions: tuple[Version, ...], consistent: bool, now_us: int
 ) -> Reading:
-    """With what the versions lack: updates that are not loaded, and publications of base tables that they do not contain."""
+    """With what the versions lack: updates that are not loaded, and updates that were published by base tables and are not in them."""
     waiting = not_loaded(state, [version.table for version in versions])
     missing, oldest = waiting.updates, [waiting.oldest_us] if waiting.oldest_us is not None else []
     reflected: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _measured(
         for base in state.graph.origins[version.table]:
             reflected[base] = min(version.reflects.get(base, 0), reflected.get(base, state.tables[base].snapshot))
     for base, snapshot in reflected.items():
-        count, first_us = store.publications_after(conn, base, snapshot)
+        count, first_us = store.files_after(conn, base, snapshot)
         missing += count
         oldest += [first_us] if first_us is not None else []
     since = min(oldest, default=None)

@@ -268,12 +268,29 @@ class Store:
         found: dict[str, int] = json.loads(row.reflects)
         return found
 
-    def publications_after(self, conn: Connection, table: str, snapshot: int) -> tuple[int, int | None]:
-        """How many publications a table has after a snapshot, and when the first of them was."""
+    def files_after(self, conn: Connection, table: str, snapshot: int) -> tuple[int, int | None]:
+        """How many files the publications of a base table after a snapshot brought, and when the first of these files arrived. A
+        publication that brought none (a file was restated) counts as one."""
         own = tables.version.c
-        found = select(func.count(), func.min(own.at_us)).where(own.table_name == table, own.snapshot > snapshot)
-        row = conn.execute(found).one()
-        return int(row[0]), row[1]
+        later = select(own.job, own.at_us).where(own.table_name == table, own.snapshot > snapshot)
+        jobs = {row.job: row.at_us for row in conn.execute(later)}
+        if not jobs:
+            return 0, None
+        count, oldest = len(jobs), min(jobs.values())
+        rows = conn.execute(
+            select(tables.event.c.body)
+            .where(tables.event.c.subject == table, tables.event.c.kind == "update-started")
+            .order_by(tables.event.c.number.desc())
+            .execution_options(yield_per=50)
+        )
+        for (body,) in rows:
+            job = json.loads(body)["job"]
+            if jobs.pop(job["id"], None) is not None and job["files"]:
+                count += len(job["files"]) - 1
+                oldest = min(oldest, *(file["arrived_us"] for file in job["files"]))
+            if not jobs:
+                break
+        return count, oldest
 
     def next_version(self, conn: Connection, table: str, snapshot: int) -> int | None:
         """The snapshot at which another version took the place of this one."""
