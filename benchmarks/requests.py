@@ -63,7 +63,7 @@ def submitting() -> list[dict[str, object]]:
         while book.counts.asked < goal:
             if book.counts.asked < goal * 0.9:
                 lap, lap_asked = process_time(), book.counts.asked
-            week = T0 + rng.randrange(2000) * DAY_US
+            week = T0 + rng.randrange(200) * DAY_US
             book.submit(Backfill(f"t{rng.randrange(TABLES)}", PartitionSet.of((week, week + 7 * DAY_US))))
             backfills += 1
         now = process_time()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
-from penstock.model.time import BEGIN_US, DAY_US, END_US, HOUR_US, moment, parse_instant
+from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, moment, parse_instant
 
 ZONES = [
     "UTC",
@@ -142,3 +142,23 @@ def test_names_of_grains() -> None:
             parse_grain(text)
     with pytest.raises(ValueError, match="not a time zone"):
         parse_grain("day", "Mars/Olympus")
+
+
+@given(
+    st.sampled_from(["minute", "5m", "hour", "day", "week"]),
+    st.one_of(
+        st.integers(FIRST_US - 10**15, FIRST_US + 10**15),
+        st.integers(LAST_US - 10**15, LAST_US + 10**15),
+        st.integers(-(10**16), 10**16),
+        st.sampled_from([BEGIN_US, END_US, FIRST_US, LAST_US]),
+    ),
+    st.integers(-3, 3),
+    st.integers(-10_000, 10_000),
+)
+def test_fast_ways_are_the_same_as_the_general_ones(text: str, instant_us: int, near: int, partitions: int) -> None:
+    grain = parse_grain(text)
+    for at in (instant_us, grain.floor(instant_us) + near):
+        if BEGIN_US <= at <= END_US:
+            assert grain.floor(at) == Grain.floor(grain, at)
+            assert grain.ceil(at) == Grain.ceil(grain, at)
+            assert grain.shift(at, partitions) == Grain.shift(grain, at, partitions)

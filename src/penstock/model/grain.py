@@ -82,6 +82,27 @@ class Fixed(Grain):
         start = ordinal * self.width_us + self.offset_us
         return BEGIN_US if start <= FIRST_US else END_US if start > LAST_US else start
 
+    # The same as in the base, by plain arithmetic where no end of the time line is near: maps spend their time here.
+
+    def floor(self, instant_us: int) -> int:
+        if FIRST_US < instant_us <= LAST_US:
+            start = instant_us - (instant_us - self.offset_us) % self.width_us
+            if start > FIRST_US:
+                return start
+        return Grain.floor(self, instant_us)
+
+    def ceil(self, instant_us: int) -> int:
+        if FIRST_US + self.width_us < instant_us <= LAST_US - self.width_us:
+            return instant_us + (self.offset_us - instant_us) % self.width_us
+        return Grain.ceil(self, instant_us)
+
+    def shift(self, start_us: int, partitions: int) -> int:
+        if FIRST_US < start_us <= LAST_US and not (start_us - self.offset_us) % self.width_us:
+            moved = start_us + partitions * self.width_us
+            if FIRST_US < moved <= LAST_US:
+                return moved
+        return Grain.shift(self, start_us, partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Calendar(Grain):
