@@ -552,7 +552,7 @@ def plain(value: Any) -> Any:
         return value
     if hasattr(value, "__iter__"):
         return [plain(one) for one in value]
-    return {name: plain(getattr(value, name)) for name in value.__slots__}
+    return {name: plain(getattr(value, name)) for name in getattr(value, "__slots__", None) or vars(value)}
 
 
 def check_files(site: Site) -> None:

@@ -4,17 +4,21 @@ each every table equals what DuckDB computes from the feed files."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
+from penstock.control.controller import Controller
 from penstock.control.events import UpdateStarted
+from penstock.control.replay import replay
 from penstock.control.state import State
-from penstock.model.time import DAY_US, parse_instant
+from penstock.model.time import DAY_US, format_instant, parse_instant
 from tests.conftest import Write
-from tests.oracle import assert_same, attach
+from tests.engine.crashing import write_project
+from tests.oracle import assert_same, attach, rows
 
 pytestmark = pytest.mark.spark
 
@@ -73,8 +77,6 @@ FIRST = parse_instant("2024-01-29")
 
 def day(number: int) -> str:
     """Days are counted from Monday, 2024-01-29: month, week and leap day change on the way."""
-    from penstock.model.time import format_instant
-
     return format_instant(FIRST + number * DAY_US).split()[0]
 
 
@@ -119,14 +121,16 @@ def run(warehouse: Warehouse) -> State:
     return state
 
 
-@pytest.fixture
-def shop(project: Write, spark: SparkSession) -> Warehouse:
-    folder = project(FILES)
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Warehouse]:
+    """One warehouse for the tests of this module, which go on from where the last one left it."""
+    folder = tmp_path_factory.mktemp("shop")
+    write_project(folder, FILES)
     for number in range(40):
         deliver(folder, number)
-    warehouse = Warehouse(folder, spark=spark)
-    run(warehouse)
-    return warehouse
+    with Warehouse(folder, spark=spark) as warehouse:
+        run(warehouse)
+        yield warehouse
 
 
 def test_overlapping_backfills_are_one_campaign(shop: Warehouse) -> None:
@@ -159,3 +163,150 @@ def test_overlapping_backfills_are_one_campaign(shop: Warehouse) -> None:
     }  # fmt: skip
     assert {name: table.edge_us for name, table in state.tables.items()} == edges
     assert all(each.stage == "done" and each.left == 0 for each in shop.requests())
+
+
+def test_requests_and_corrections_while_it_runs(shop: Warehouse) -> None:
+    """A correction of a file and backfills come while updates run; another process asks. All of it through three levels and
+    into the months of the weeks, against DuckDB."""
+    folder = shop.declared.declarations.folder
+    before = shop.state().applied
+    deliver(folder, 3, factor=10)
+    asked: list[int] = []
+
+    def on_round(controller: Controller) -> None:
+        busy = {running.job.table for running in controller.state.busy.values()}
+        if busy and len(asked) < 2:
+            with Warehouse(folder) as other:
+                span = [f"{day(2)}..{day(4)}", f"{day(3)}..{day(5)}"][len(asked)]
+                asked.append(other.backfill("sums", span, deadline_us=1).request.request)
+                if len(asked) == 2:
+                    deliver(folder, 30, factor=7)
+
+    state = shop.run(until_idle=True, on_round=on_round)
+    assert len(asked) == 2 and not [table.error for table in state.tables.values() if table.error]
+    check(folder)
+    assert {each.request: each.stage for each in shop.requests()}.items() >= dict.fromkeys(asked, "done").items()
+    assert max(made(shop, before).values()) <= 3  # the correction, and twice a request that met a running update
+    with shop.store.read() as conn:
+        assert replay(list(shop.store.events(conn))) == []
+
+
+POLICIES = {
+    "penstock.toml": FILES["penstock.toml"]
+    + """
+        [feeds.rates]
+        path = "rates/*.csv"
+        format = "csv"
+        columns = "k string, at timestamp, rate bigint"
+        time = "at"
+        partition = "day"
+        settle = "0s"
+        [feeds.places]
+        path = "places/*.csv"
+        format = "csv"
+        columns = "k string, place string"
+        mode = "snapshot"
+        settle = "0s"
+        [feeds.stock]
+        path = "stock/*.csv"
+        format = "csv"
+        columns = "at timestamp, n int"
+        time = "at"
+        mode = "snapshot"
+        settle = "0s"
+    """,
+    "tables/places.sql": """
+        -- feed = "places"
+        SELECT k, place FROM places
+    """,
+    "tables/stock.sql": """
+        -- feed = "stock"
+        -- partition = "day"
+        SELECT at, n FROM stock
+    """,
+    "tables/priced.sql": """
+        -- partition = "day"
+        -- time = "ts"
+        -- absent.rates = "empty"
+        SELECT s.k, s.ts, s.v * coalesce(r.rate, 1) AS v FROM sales s
+        LEFT JOIN rates r ON r.k = s.k AND date_trunc('day', r.at) = date_trunc('day', s.ts)
+    """,
+    "tables/frozen.sql": """
+        -- partition = "day"
+        -- time = "day"
+        -- propagate = "none"
+        SELECT date_trunc('day', ts) AS day, sum(v) AS v FROM sales GROUP BY 1
+    """,
+    "tables/slow.py": """
+        from pathlib import Path
+
+        import penstock as ps
+
+        HERE = Path(__file__).parents[1]
+
+
+        @ps.table(partition="day", time="ts", overrun="preempt")
+        def slow(sales):
+            if (HERE / "sleep").exists():
+                return sales.selectExpr("k", "ts", "v", "java_method('java.lang.Thread', 'sleep', 600000L) AS slept")
+            return sales.selectExpr("k", "ts", "v", "'' AS slept")
+    """,
+}
+
+
+def test_policies_of_tables(project: Write, spark: SparkSession) -> None:
+    folder = project(POLICIES)
+    for number in (0, 1, 2):
+        deliver(folder, number)
+    for name in ("places", "stock", "rates"):
+        (folder / name).mkdir()
+    (folder / "places/1.csv").write_text("k,place\na,here\n")
+    (folder / "stock/1.csv").write_text(
+        "at,n\n2024-01-01T00:00:00Z,1\n2024-01-02T00:00:00Z,2\n2024-01-03T00:00:00Z,3\n"
+    )
+    (folder / "stock/2.csv").write_text("at,n\n2024-01-01T00:00:00Z,10\n2024-01-03T00:00:00Z,30\n")
+    warehouse = Warehouse(folder, spark=spark)
+    run(warehouse)  # priced goes on without rates, of which nothing has come
+    con = attach(folder)
+    assert rows(con, "SELECT sum(v), count(*) FROM lake.priced") == [(0 + 1 + 2 + 1 + 2 + 3 + 2 + 3 + 4, 9)]
+    # An update that would sleep for ten minutes is stopped when a change of the same day comes.
+    (folder / "sleep").touch()
+    warehouse.backfill("slow", day(1))
+
+    def on_round(controller: Controller) -> None:
+        running = {each.job.table for each in controller.state.busy.values()}
+        if "slow" in running and not (folder / "landing/101.csv").exists():
+            (folder / "landing/101.csv").write_text(f"k,ts,v\nz,{day(1)}T09:00:00Z,100\n")
+        if controller.state.tables["slow"].overrun:
+            (folder / "sleep").unlink(missing_ok=True)
+
+    (folder / "rates/1.csv").write_text(f"k,at,rate\na,{day(0)}T08:00:00Z,1\nb,{day(1)}T08:00:00Z,5\n")
+    state = warehouse.run(until_idle=True, on_round=on_round)
+    assert not [table.error for table in state.tables.values() if table.error]
+    with warehouse.store.read() as conn:
+        kinds = Counter(event.kind for _, event in warehouse.store.events(conn))
+        assert list(warehouse.catalogue.unknown_files(conn)) == [], "staged files of a stopped update are swept"
+    assert kinds["update-stopped"] == 1 and kinds["update-failed"] == 0
+    assert [each.stage for each in warehouse.requests()] == ["done"]
+    con = attach(folder)
+    assert rows(con, "SELECT count(*), sum(v), max(slept) FROM lake.slow") == [(10, 118, "")]
+    # Rates came later: b's row of the second day is made again with its rate. What came for the frozen table waits.
+    assert rows(con, f"SELECT v FROM lake.priced WHERE k = 'b' AND ts::DATE = '{day(1)}'") == [(2 * 5,)]
+    assert rows(con, "SELECT sum(v) FROM lake.frozen") == [(18,)]
+    (row,) = (row for row in warehouse.status() if row.table == "frozen")
+    assert row.held == row.inconsistent == ((FIRST + DAY_US, FIRST + 2 * DAY_US),)
+    warehouse.close()
+    # Followed again, nothing is lost.
+    text = (folder / "tables/frozen.sql").read_text()
+    (folder / "tables/frozen.sql").write_text(text.replace('"none"', '"all"'))
+    # Changed tables of feeds that state things anew: from the newest file of each partition.
+    (folder / "tables/places.sql").write_text("-- feed = 'places'\nSELECT k, upper(place) AS place FROM places\n")
+    (folder / "tables/stock.sql").write_text("-- feed = 'stock'\n-- partition = 'day'\nSELECT at, -n AS n FROM stock\n")
+    with Warehouse(folder, spark=spark) as warehouse:
+        planned = {work.table: work.why for work in warehouse.plan().work}
+        assert planned["places"] == planned["stock"] == ("changed logic",)
+        run(warehouse)
+    con = attach(folder)
+    assert rows(con, "SELECT sum(v) FROM lake.frozen") == [(118,)]
+    assert rows(con, "SELECT * FROM lake.places") == [("a", "HERE")]
+    assert sorted(rows(con, "SELECT n FROM lake.stock")) == [(-30,), (-10,), (-2,)]

@@ -17,9 +17,11 @@ from penstock.cli.render import status_table
 from penstock.control.guarantees import broken, guarantees
 from penstock.control.health import feed_health
 from penstock.control.state import State
+from penstock.control.status import TableStatus
 from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
-from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.model.partitions import PartitionSet
+from penstock.model.time import BEGIN_US, SECOND_US, format_duration, format_instant
 from penstock.scheduling.recovery.guarantees import Violation
 
 
@@ -41,11 +43,13 @@ def status(
         def picture() -> Group:
             now_us = warehouse.clock.now_us()
             head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
+            rows = status_rows(state, now_us)
             return Group(
                 Text(head, style="dim"),
-                status_table(status_rows(state, now_us), zone, out.width),
+                status_table(rows, zone, out.width),
                 *feed_notes(state, now_us, zone),
                 *_notes(state),
+                *_inconsistent(rows, zone),
             )
 
         if json:
@@ -112,6 +116,30 @@ def _notes(state: State) -> list[Text]:
     if state.quarantine:
         notes.append(Text("  after a fix they are taken up again; or type: penstock retry", style="dim"))
     return notes
+
+
+def _inconsistent(rows: list[TableStatus], zone: tzinfo) -> list[Text]:
+    """Old partitions that do not reflect everything that they are made from."""
+    notes = []
+    for row in rows:
+        old = PartitionSet(row.inconsistent).within(BEGIN_US, row.complete_us or BEGIN_US)
+        waiting = old - PartitionSet(row.held)
+        if waiting and row.kind == "derived":
+            notes.append(
+                Text(f"{row.table} is not yet consistent with its sources {_span(waiting, zone)}", style="yellow")
+            )
+        if row.held:
+            held = f"{row.table} does not follow changes {_span(PartitionSet(row.held), zone)}"
+            notes.append(Text(f"{held}: `penstock explain {row.table}` says why", style="dim"))
+    return notes
+
+
+def _span(where: PartitionSet, zone: tzinfo) -> str:
+    first, last = where.intervals[0][0], where.intervals[-1][1]
+    if first <= BEGIN_US:
+        return "as a whole"
+    pieces = f", in {len(where.intervals)} pieces" if len(where.intervals) > 1 else ""
+    return f"from {format_instant(first, zone)} to {format_instant(last, zone)}{pieces}"
 
 
 def explain(

@@ -69,6 +69,8 @@ class Backfilling(Propagation):
         reached = reach(self.graph, {name: wanted}, downstream=event.downstream)
         request.joined = self._sharing(reached)
         known = [self.requests[number] for number in request.joined]
+        for other in known:
+            other.joined = tuple(sorted({*other.joined, self.number}))
         request.dated_us = min([event.at_us, *(other.dated_us for other in known if not other.made)])
         state.counts.requests += 1
         rest = wanted - self._join_running(state, wanted, self.number)

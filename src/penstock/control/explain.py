@@ -12,6 +12,7 @@ from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.grain import WHOLE
+from penstock.model.tables import ALL
 from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_duration, format_instant
 
 
@@ -72,6 +73,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         *_last(table, now),
         *_pending(table, oldest, now),
         *([f"nothing of it runs now: {waits}"] if waits else []),
+        *_held(state, table),
         *(
             [f"it is made together with {table.table.leader}: `penstock explain {table.table.leader}`"]
             if table.table.leader
@@ -200,6 +202,30 @@ def _pending(table: TableState, oldest_us: int | None, now_us: int) -> list[str]
     if table.needs:
         parts.append(_partitions(table))
     return [f"pending: {' and '.join(parts)}; the oldest change is {format_duration(max(0, now_us - oldest_us))} old"]
+
+
+def _held(state: State, table: TableState) -> list[str]:
+    """What it does not follow, and why."""
+    pieces = list(table.held.pieces())
+    if not pieces:
+        return []
+    count = table.held.domain().count(table.table.grain)
+    parked = {number for _, _, need in pieces if need.parked for number in need.requests}
+    skipped = table.table.overrun == "skip" and table.table.propagate == ALL
+    why = (
+        f"request {', '.join(map(str, sorted(parked)))} was about other tables only"
+        if parked
+        else 'a change met a running update, and overrun = "skip"'
+        if skipped
+        else f"propagate = {_said(table.table.propagate)}"
+    )
+    return [
+        f"{count:,} partition{'s' * (count > 1)} do not reflect all changes: {why}; the next change that it follows takes them along"
+    ]
+
+
+def _said(propagate: tuple[str, ...]) -> str:
+    return '"none"' if not propagate else f"[{', '.join(repr(reason) for reason in propagate)}]".replace("'", '"')
 
 
 def _second(edge_us: int | None) -> str:

@@ -23,7 +23,7 @@ from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.engine.shared import SharedReads, shared_sources
 from penstock.model.grain import WHOLE
-from penstock.model.partitions import PartitionSet
+from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.schema import Schema
 from penstock.requests.needs import partitions_of
 from penstock.store.store import Store
@@ -176,6 +176,8 @@ class SparkWork:
                 for start, end in partitions
                 for row in self.store.loaded_within(conn, definition.table.feed, start, end)
             ]
+            if definition.restated and definition.table.grain is WHOLE:
+                rows = self.store.last_loaded(conn, definition.table.feed)
         new = {file.uri for file in files}
         known = {
             row.uri: FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us)
@@ -192,8 +194,33 @@ class SparkWork:
             )
         if not every:
             return Made(job.table, definition.schema or (), (), partitions.intervals)
+        if definition.restated:
+            return self._newest_of_each(job, definition, reader, every, folder, partitions)
         staged, _ = self._load_files(job, definition, reader, every, folder, partitions, inside=True)
         return Made(job.table, staged.schema, staged.files, partitions.intervals)
+
+    def _newest_of_each(
+        self,
+        job: Job,
+        definition: Definition,
+        reader: FeedReader,
+        files: Sequence[FeedFile],
+        folder: str,
+        partitions: PartitionSet,
+    ) -> Made:
+        """Where each file states whole partitions, the newest that has rows of a partition is what counts."""
+        grain = definition.table.grain
+        left = partitions
+        staged: list[Staged] = []
+        for number, file in enumerate(sorted(files, key=lambda file: file.arrived_us, reverse=True)):
+            if not left:
+                break
+            found, _ = self._load_files(job, definition, reader, [file], f"{folder}-{number}", left, inside=True)
+            staged.append(found)
+            stated = PartitionSet.of(*(grain.hull(one.partition_us, one.partition_us + 1) for one in found.files))
+            left = EMPTY if grain is WHOLE else left - stated
+        every = tuple(one for found in staged for one in found.files)
+        return Made(job.table, staged[0].schema, every, None if grain is WHOLE else partitions.intervals)
 
     def _still_there(self, reader: FeedReader, files: Sequence[FeedFile]) -> None:
         bad = []

@@ -230,6 +230,12 @@ class Store:
             )
         )
 
+    def last_loaded(self, conn: Connection, feed: str) -> list[Any]:
+        """The file of a feed that came last, of those that were loaded; none if there is none."""
+        own = tables.file.c
+        known = select(tables.file).where(own.feed == feed, own.status == "loaded")
+        return list(conn.execute(known.order_by(own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)))
+
     # Versions
 
     def put_version(
