@@ -237,6 +237,8 @@ class Scenario:
         self.world.fail_rate = self.trouble
         self.new_tables = 0
         self.backfills = 0
+        # Requests that must be carried out, because they show what nobody else noticed.
+        self.corrections: set[int] = set()
 
     # What happens outside
 
@@ -331,13 +333,32 @@ class Scenario:
         self.backfills += 1
         if world.state.requests and rng.random() < 0.25:
             request = rng.choice(list(world.state.requests.values()))
+            if request.number in self.corrections:
+                return
             world.emit(RequestCancelled(world.tick(), request.number, request.table))
             return
         name = rng.choice(list(world.tables))
         low = T0 + rng.randrange(-6 * HOUR_US, 60 * HOUR_US)
         ranges = ((low, low + rng.choice([1, HOUR_US, 8 * HOUR_US, 60 * HOUR_US])),)
         reason = rng.choice(["", "", "fix"])
+        if world.tables[name].is_base and rng.random() < 0.7:
+            ranges = self.correct_silently(world.tables[name]) or ranges
         world.emit(BackfillRequested(world.tick(), name, ranges, reason, downstream=rng.random() < 0.8))
+
+    def correct_silently(self, table: Table) -> tuple[tuple[int, int], ...] | None:
+        """Other content of a file that nobody notices: only making its partitions again shows it, once and everywhere."""
+        world = self.world
+        shared = sum(other.feed == table.feed for other in world.tables.values()) > 1
+        if shared or world.feeds[table.feed].mode == "snapshot" or not world.graph.flows[table.name]:
+            return None
+        loaded = [d for d in world.loaded(table) if d.rows and d is world.newest[d.file.uri]]
+        if not loaded:
+            return None
+        delivery = self.rng.choice(loaded)
+        delivery.rows = world.new_rows([time for time, _ in delivery.rows])
+        self.corrections.add(len(world.log) + 1)
+        times = [time for time, _ in delivery.rows]
+        return ((min(times), max(times) + 1),)
 
     def policies(self, tables: list[Table]) -> list[Table]:
         """Some tables follow only some changes, or stop or skip what overruns them."""
@@ -410,6 +431,8 @@ class Scenario:
                     self.file(feed, late=rng.random() < 0.5)
                     if rng.random() < 0.3:
                         self.rewrite()
+                    if self.asking:
+                        self.backfill()
         for start in starts:
             world.start(start)
         return bool(starts)

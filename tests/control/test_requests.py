@@ -17,6 +17,7 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
+from penstock.control.explain import explain
 from penstock.control.forecast import forecast
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
@@ -107,6 +108,17 @@ def test_a_request_that_a_running_job_fulfils_adds_nothing() -> None:
     assert stage(run, first) == stage(run, second) == "done"
 
 
+def test_a_request_between_a_decision_and_its_start_adds_nothing() -> None:
+    run = ready(CHAIN)
+    first = ask(run, "b", 1, 2)
+    (decided,) = run.world.decide()
+    second = ask(run, "b", 2)
+    run.world.start(decided)
+    assert not run.world.state.tables["b"].needs
+    assert settle(run) == {"b": [1, 2], "c": [1, 2]}
+    assert stage(run, first) == stage(run, second) == "done"
+
+
 def test_a_request_joins_a_running_job_that_then_fails() -> None:
     run = ready(CHAIN)
     ask(run, "b", 1, 2)
@@ -185,6 +197,8 @@ def test_only_this_table() -> None:
     assert c.held.domain().intervals == hours(2)
     (row,) = (row for row in status(run.world.state) if row.table == "c")
     assert row.inconsistent == row.held == hours(2) and row.doing == "idle"
+    (why,) = (line for line in explain(run.world.state, "c").lines if "not reflect" in line)
+    assert why.startswith(f"1 partition does not reflect all changes: request {number} was about other tables only")
     assert requests(run.world.state)[0].held == 1 and stage(run, number) == "done"
     # It is told again and again what is declared, and still waits for another reason.
     run.world.declare(list(run.world.feeds.values()), list(run.world.tables.values()))
@@ -215,6 +229,38 @@ def test_cancelling_drops_what_only_this_request_wanted() -> None:
         run.world.emit(RequestCancelled(run.world.now, number, "b"))
     again = dump(run.world.state)
     assert {**again, "applied": 0, "number": 0} == {**state, "applied": 0, "number": 0}
+
+
+def make(run: Scenario, table: str) -> None:
+    """One update of a table, and of no other."""
+    for event in run.world.decide():
+        if event.job.table == table:
+            run.world.start(event)
+            run.world.finish(event.job.id)
+
+
+def test_cancelling_keeps_what_follows_from_what_was_made() -> None:
+    run = ready(CHAIN)
+    run.world.newest["f/0"].rows = run.world.new_rows([DAY_1 + hour * HOUR_US + 1 for hour in range(8)])
+    number = ask(run, "a", 1)
+    make(run, "a")
+    assert next(iter(run.world.state.tables["b"].needs.pieces()))[2].requests == (number,)
+    run.world.emit(RequestCancelled(run.world.tick(), number, "a"))
+    assert stage(run, number) == "cancelled"
+    before = dict(run.world.counts)
+    run.settle()
+    assert counted(run, before) == {"b": [1], "c": [1]}  # the tables would disagree otherwise
+
+
+def test_a_change_that_is_to_stay_merges_with_what_is_pending_below() -> None:
+    """Else rows that a fold has still to add would be added by it, and again when the held change is taken along."""
+    run = ready([base(), view("b", "a", foldable=True)])
+    late(run, 1)
+    make(run, "a")
+    ask(run, "a", 1, downstream=False)
+    make(run, "a")
+    assert not run.world.state.tables["b"].held
+    assert settle(run) == {"b": [1]}
 
 
 def test_a_cancelled_request_whose_job_fails_is_not_tried_again() -> None:

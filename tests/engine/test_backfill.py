@@ -126,7 +126,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
     """One warehouse for the tests of this module, which go on from where the last one left it."""
     folder = tmp_path_factory.mktemp("shop")
     write_project(folder, FILES)
-    for number in range(40):
+    for number in range(24):
         deliver(folder, number)
     with Warehouse(folder, spark=spark) as warehouse:
         run(warehouse)
@@ -180,7 +180,7 @@ def test_requests_and_corrections_while_it_runs(shop: Warehouse) -> None:
                 span = [f"{day(2)}..{day(4)}", f"{day(3)}..{day(5)}"][len(asked)]
                 asked.append(other.backfill("sums", span, deadline_us=1).request.request)
                 if len(asked) == 2:
-                    deliver(folder, 30, factor=7)
+                    deliver(folder, 20, factor=7)
 
     state = shop.run(until_idle=True, on_round=on_round)
     assert len(asked) == 2 and not [table.error for table in state.tables.values() if table.error]

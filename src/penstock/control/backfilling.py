@@ -3,7 +3,7 @@
 A request adds needs, nothing more; so it merges with every other reason to make the same partitions:
 
 * with queued work, because needs of one partition are one need;
-* with a running job that makes the partition anew anyway, which then is for this request, too;
+* with a running job of a view that makes the partition anew anyway, which then is for this request, too;
 * with other requests that reach the same partitions further down and have not published anything yet: it takes the date
   of the oldest, so that where they meet all of them are waited for (a table waits for what was asked for no later than
   its own work, see `settling`).
@@ -73,7 +73,7 @@ class Backfilling(Propagation):
             other.joined = tuple(sorted({*other.joined, self.number}))
         request.dated_us = min([event.at_us, *(other.dated_us for other in known if not other.made)])
         state.counts.requests += 1
-        rest = wanted - self._join_running(state, wanted, self.number)
+        rest = wanted - self.join_running(state, wanted, self.number)
         if rest:
             self.require(state, rest, asked(request.dated_us, self.number))
             state.amount += event.size_bytes
@@ -93,10 +93,11 @@ class Backfilling(Propagation):
                     found.append(other.number)
         return tuple(sorted(found))
 
-    def _join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
-        """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now."""
+    def join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
+        """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now. Not
+        in a base table: its files have no versions, and what the user knows of them the job may have read before."""
         running = state.running
-        if running is None or state.redefined or running.job.kind == "upkeep":
+        if running is None or state.redefined or running.job.kind != "derive":
             return EMPTY
         joined = EMPTY
         pieces: list[Piece] = []
@@ -106,7 +107,7 @@ class Backfilling(Propagation):
             joined |= met
             pieces += [Piece(start, end, piece.need) for start, end in here - met]
             for start, end in met:
-                also = replace(piece.need, requests=(*piece.need.requests, number))
+                also = replace(piece.need, requests=tuple(sorted({*piece.need.requests, number})))
                 pieces.append(Piece(start, end, also))
         if joined:
             pieces.sort(key=lambda piece: piece.start_us)

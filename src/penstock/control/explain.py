@@ -73,7 +73,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         *_last(table, now),
         *_pending(table, oldest, now),
         *([f"nothing of it runs now: {waits}"] if waits else []),
-        *_held(state, table),
+        *_not_followed(table),
         *(
             [f"it is made together with {table.table.leader}: `penstock explain {table.table.leader}`"]
             if table.table.leader
@@ -204,7 +204,7 @@ def _pending(table: TableState, oldest_us: int | None, now_us: int) -> list[str]
     return [f"pending: {' and '.join(parts)}; the oldest change is {format_duration(max(0, now_us - oldest_us))} old"]
 
 
-def _held(state: State, table: TableState) -> list[str]:
+def _not_followed(table: TableState) -> list[str]:
     """What it does not follow, and why."""
     pieces = list(table.held.pieces())
     if not pieces:
@@ -219,9 +219,8 @@ def _held(state: State, table: TableState) -> list[str]:
         if skipped
         else f"propagate = {_said(table.table.propagate)}"
     )
-    return [
-        f"{count:,} partition{'s' * (count > 1)} do not reflect all changes: {why}; the next change that it follows takes them along"
-    ]
+    what = "1 partition does" if count == 1 else f"{count:,} partitions do"
+    return [f"{what} not reflect all changes: {why}; the next change that it follows takes them along"]
 
 
 def _said(propagate: tuple[str, ...]) -> str:

@@ -312,9 +312,16 @@ class State(Backfilling):
         decided_at = event.decided_at or self.applied
         for piece in job.pieces:
             for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
-                if need.last > decided_at:
+                here = PartitionSet(((start, end),))
+                if need.last <= decided_at:
+                    continue
+                if not need.changed and not piece.need.append and job.kind == "derive":
+                    # It was only asked for again, and the job makes it from nothing.
+                    for number in set(need.requests).difference(piece.need.requests):
+                        self.join_running(state, here, number)
+                else:
                     # Something changed after the decision, which the job will not see.
-                    state.needs.add(PartitionSet(((start, end),)), need.rest(job.pin, job.edge_us, event.at_us))
+                    state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
         state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
 
     def _finished(self, event: UpdateFinished) -> None:
