@@ -14,6 +14,7 @@ from penstock.control.events import (
     UpdateStarted,
     UpdateStopped,
 )
+from penstock.control.grouping import held_by_group
 from penstock.control.readiness import ready_work
 from penstock.declare.check_groups import circles
 from penstock.model.freshness import out_of_reach
@@ -523,6 +524,8 @@ def check_pending(world: World, name: str, unreachable: set[str]) -> None:
     assert table.running is None
     if not table.needs:
         return
+    if held_by_group(world.state, table) is not None:
+        return  # tables of a group become visible together; the one that holds it back is looked at by itself
     work = ready_work(world.state, table)
     assert not work.pieces, f"{name} could run"
     rest = table.needs.domain() - work.unreachable - work.unsettled
