@@ -30,9 +30,10 @@ def serve(
     """Keep the tables fresh and answer queries over HTTP, in one process."""
     with errors_told(), open_warehouse(project) as warehouse:
         try:
-            from penstock.service.serve import served
+            from penstock.service.serve import check_door, served
         except ModuleNotFoundError as error:
             raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
+        check_door(warehouse, host)
         with working("Starting Spark"):
             _ = warehouse.spark
         with served(warehouse, host, port) as (server, _):

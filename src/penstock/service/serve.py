@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -39,11 +40,13 @@ def served(
     pace: Pace | None = None,
 ) -> Iterator[tuple[Server, Runtime]]:
     """The server and the loop, both ready; they end with the block. Port 0 is any free one."""
-    _check_door(warehouse, host)
+    check_door(warehouse, host)
     listener = _listener(host, port)
     with warehouse.running(pace, for_queries=True) as runtime:
         loop = threading.Thread(target=_run, args=(runtime,), name="penstock-loop")
         front = warehouse.open_front(runtime.wake)
+        # Large answers of an earlier process, which nobody can ask for any more.
+        shutil.rmtree(front.results_folder, ignore_errors=True)
         api = Api(warehouse, front, limits or Limits(), loop.is_alive)
         server = Server(uvicorn.Config(api.app(), log_level="warning", access_log=False, lifespan="off"), listener)
         try:
@@ -63,7 +66,7 @@ def _run(runtime: Runtime) -> None:
     runtime.run()
 
 
-def _check_door(warehouse: Warehouse, host: str) -> None:
+def check_door(warehouse: Warehouse, host: str) -> None:
     """Beyond this machine nobody comes in without a token."""
     if is_loopback(host):
         return
