@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse, check
+from penstock.engine.flows.work import FlowWork
 from penstock.flows.report import FlowReport, load
 from tests.conftest import Write
 from tests.oracle import attach, rows
@@ -107,3 +108,210 @@ def test_the_butterfly_is_one_job(project: Write, spark: SparkSession) -> None:
         "aggregate 4": (2, 2, 0),
     }
     assert state.tables["partsupp"].counts.quarantined_rows == 3
+
+
+SALES = """
+    name = "sales"
+    [feeds.orders]
+    path = "landing/*.csv"
+    format = "csv"
+    columns = "id bigint, at timestamp, customer string, quantity int, price decimal(10,2)"
+    time = "at"
+    partition = "day"
+    settle = "0s"
+"""
+DAILY = '''
+    import penstock as ps
+
+
+    @ps.flow(partition="day", time="day")
+    def daily(orders):
+        """Orders and revenue of each day."""
+        good = orders.in_domain("quantity", low=1, bad="quarantine").derive(day="date_trunc('day', at)", total="quantity * price")
+        sold = good.into("sold")
+        sold.aggregate(["day", "customer"], revenue="sum(total)").into("revenue")
+'''
+
+
+def test_a_flow_is_made_partition_by_partition(project: Write, spark: SparkSession) -> None:
+    folder = project({"penstock.toml": SALES, "tables/daily.py": DAILY})
+    (folder / "tables/total.sql").write_text(
+        "SELECT customer, sum(revenue) AS revenue FROM revenue GROUP BY customer\n"
+    )
+    head = "id,at,customer,quantity,price\n"
+    put(
+        folder,
+        "1.csv",
+        head + "1,2024-01-01T10:00:00Z,a,2,1.5\n2,2024-01-02T10:00:00Z,a,0,1\n3,2024-01-02T11:00:00Z,b,1,4\n",
+    )
+    assert check(folder) == []
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        first = warehouse.state().tables["revenue"].snapshot
+        # A late row of the first day: that day is made again, in both tables, and nothing else.
+        put(folder, "2.csv", head + "4,2024-01-01T12:00:00Z,c,1,7\n5,2024-01-02T13:00:00Z,b,1,1\n")
+        state = warehouse.run(until_idle=True)
+    con = attach(folder)
+    sql = "SELECT strftime(day, '%d'), customer, revenue FROM lake.revenue"
+    assert rows(con, sql) == [("01", "a", 3), ("01", "c", 7), ("02", "b", 5)]
+    assert rows(con, "SELECT * FROM lake.total") == [("a", 3), ("b", 5), ("c", 7)]
+    assert rows(con, "SELECT count(*) FROM lake.sold") == [(4,)]
+    assert state.tables["revenue"].snapshot == state.tables["sold"].snapshot > first
+    assert state.tables["revenue"].edge_us == state.tables["sold"].edge_us
+    assert state.tables["total"].reflects == state.tables["sold"].reflects
+
+
+PEOPLE = """
+    name = "people"
+    [feeds.people]
+    path = "landing/*.csv"
+    format = "csv"
+    columns = "name string, city string, since timestamp"
+    mode = "snapshot"
+    settle = "0s"
+"""
+DIMENSIONS = """
+    import penstock as ps
+
+
+    @ps.flow
+    def dimensions(people):
+        known = people.deduplicate("name", order="since desc", bad="fail")
+        known.surrogate_key("person_key", of="name", keys="person_keys").into("people_with_keys")
+        known.difference("person_now", key="name").into("changes")
+        known.scd1("person_now", key="name")
+        known.scd2("person", key="name", at="since")
+"""
+
+
+def test_dimensions_grow_with_what_comes(project: Write, spark: SparkSession) -> None:
+    folder = project({"penstock.toml": PEOPLE, "tables/dimensions.py": DIMENSIONS})
+    head = "name,city,since\n"
+    put(folder, "1.csv", head + "ann,rome,2024-01-01T00:00:00Z\nbob,oslo,2024-01-01T00:00:00Z\n")
+    assert check(folder) == []
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        put(folder, "2.csv", head + "cid,bonn,2024-02-01T00:00:00Z\nann,lyon,2024-02-01T00:00:00Z\n")
+        warehouse.run(until_idle=True)
+        con = attach(folder)
+        assert rows(con, "SELECT * FROM lake.person_keys") == [("ann", 1), ("bob", 2), ("cid", 3)]
+        assert rows(con, "SELECT name, person_key FROM lake.people_with_keys") == [("ann", 1), ("cid", 3)]
+        assert rows(con, "SELECT name, city, change FROM lake.changes") == [
+            ("ann", "lyon", "update"),
+            ("bob", "oslo", "delete"),
+            ("cid", "bonn", "insert"),
+        ]
+        assert rows(con, "SELECT name, city FROM lake.person_now") == [
+            ("ann", "lyon"),
+            ("bob", "oslo"),
+            ("cid", "bonn"),
+        ]
+        assert rows(con, "SELECT name, city, valid_to IS NULL, is_current FROM lake.person") == [
+            ("ann", "lyon", True, True),
+            ("ann", "rome", False, False),
+            ("bob", "oslo", True, True),
+            ("cid", "bonn", True, True),
+        ]
+        # A rule that says fail: nothing of it is published, and trying again is of no use.
+        put(folder, "3.csv", head + "ann,nice,2024-03-01T00:00:00Z\nann,metz,2024-03-01T00:00:00Z\n")
+        state = warehouse.run(until_idle=True)
+    assert "1 of 2 rows: another row has the same name" in (state.tables["person_keys"].error or "")
+    assert rows(attach(folder), "SELECT city FROM lake.person_now WHERE name = 'ann'") == [("lyon",)]
+
+
+def expected(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    con = attach(folder)
+    return {name: rows(con, f"SELECT * FROM lake.{name}") for name in TARGETS}
+
+
+TARGETS = ("partsupp", "supplier", "parts_of_suppliers", "view_1", "view_2", "view_3", "view_4")
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_killed_or_failed_in_the_middle_of_each_stratum(
+    project: Write, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever moment it is: nothing is published, nothing is left over, and the next try gives the same tables."""
+    folder = project({"penstock.toml": TOML, "tables/butterfly.py": BUTTERFLY})
+    put(folder, "partsupp-1.csv", PARTS)
+    put(folder, "supplier-1.csv", SUPPLIERS)
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+    truth = expected(folder)
+    stop: list[tuple[str, type[BaseException]]] = []
+
+    def step(_work: FlowWork, name: str) -> None:
+        if stop and stop[0][0] == name:
+            raise stop.pop()[1](name)
+
+    monkeypatch.setattr(FlowWork, "step", step)
+    for number, (moment, kind) in enumerate(
+        (
+            ("supplier begins", Killed),
+            ("partsupp done", RuntimeError),
+            ("view_1 begins", Killed),
+            ("view_3 done", RuntimeError),
+            ("view_4 done", Killed),
+        ),
+        2,
+    ):
+        put(folder, f"partsupp-{number}.csv", PARTS)
+        stop.append((moment, kind))
+        with Warehouse(folder, spark=spark) as warehouse:
+            before = warehouse.state().tables["view_4"].snapshot
+            if kind is Killed:
+                with pytest.raises(Killed):
+                    warehouse.run(until_idle=True)
+                assert warehouse.state().tables["view_4"].snapshot == before
+        with Warehouse(folder, spark=spark) as warehouse:
+            state = warehouse.run(until_idle=True)
+            found = report(warehouse, "butterfly")
+            with warehouse.store.read() as conn:
+                assert list(warehouse.catalogue.unknown_files(conn)) == []
+        assert not stop and expected(folder) == truth
+        assert state.tables["view_4"].snapshot > before
+        assert found.rejected == 3
+        # What had been made before the failure is used.
+        assert any(each.reused for each in found.steps) == (kind is RuntimeError)
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()  # nothing is kept
+
+
+LOADING = """
+    import penstock as ps
+
+
+    @ps.flow(feed="orders", partition="day", time="at")
+    def loading(orders):
+        good = orders.not_null("customer", bad="quarantine").derive(total="quantity * price")
+        large, small = good.route("total >= 10")
+        large.into("large_orders")
+        small.into("small_orders")
+"""
+
+
+def test_the_transform_of_base_tables_is_a_flow(project: Write, spark: SparkSession) -> None:
+    folder = project({"penstock.toml": SALES.replace('    partition = "day"\n', ""), "tables/loading.py": LOADING})
+    head = "id,at,customer,quantity,price\n"
+    put(
+        folder,
+        "1.csv",
+        head + "1,2024-01-01T10:00:00Z,a,2,5\n2,2024-01-02T10:00:00Z,,1,1\n3,2024-01-02T11:00:00Z,b,1,4\n",
+    )
+    put(folder, "2.csv", head + "4,2024-01-02T12:00:00Z,c,9,9\n")
+    assert check(folder) == []
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        con = attach(folder)
+        assert rows(con, "SELECT id, total FROM lake.large_orders") == [(1, 10), (4, 81)]
+        assert rows(con, "SELECT id, total FROM lake.small_orders") == [(3, 4)]
+        # A file that comes again with other content: both tables forget the old one.
+        put(folder, "1.csv", head + "1,2024-01-01T10:00:00Z,a,1,5\n3,2024-01-02T11:00:00Z,b,9,4.5\n")
+        state = warehouse.run(until_idle=True)
+    con = attach(folder)
+    assert rows(con, "SELECT id, total FROM lake.large_orders") == [(3, 40.5), (4, 81)]
+    assert rows(con, "SELECT id, total FROM lake.small_orders") == [(1, 5)]
+    assert rows(con, "SELECT count(*) FROM lake.loading_quarantine") == [(1,)]
+    assert state.tables["large_orders"].snapshot == state.tables["small_orders"].snapshot

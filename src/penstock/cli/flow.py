@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
+from penstock.cli.flow_report import print_report
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
 from penstock.flows.experience import learned
@@ -72,6 +73,29 @@ def plan(
         if plot is not None:
             draw_plan(plot, graph, found, slots)
             err.print(f"written to {plot}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A flow of the project.")],
+    project: ProjectOption = Path(),
+    json: JsonOption = False,
+) -> None:
+    """Print the last run of a flow: rows of each activity, time and memory of each step."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        flows = _flows(warehouse)
+        if name not in flows:
+            near = difflib.get_close_matches(name, flows, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise FlowError(f"there is no flow {name!r} in this project{hint}; it has {', '.join(flows) or 'none'}")
+        with warehouse.store.read() as conn:
+            measured = warehouse.store.fact(conn, f"flow {name}")
+        if measured is None:
+            raise FlowError(f"flow {name!r} has not run yet: type `penstock run`")
+        if json:
+            print_json(loads(measured))
+            return
+        print_report(load(loads(measured)))
 
 
 def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGraph:

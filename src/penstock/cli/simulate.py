@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,6 +164,7 @@ def experiment(
 ) -> None:
     """Repeat or vary an experiment: what was measured, what was claimed, and whether it holds."""
     with errors_told():
+        import_module("penstock.cli.etl_spark")  # needs Spark, so it is not of the simulator
         known = load_all()
         if list_ or name is None:
             _list(known, json)

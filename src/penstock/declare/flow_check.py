@@ -66,6 +66,20 @@ def _history(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
             yield Problem(declaration.where, f"{message}; leave out append=True or `partition`")
 
 
+def base_flow_problems(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
+    """Files are loaded one after the other, so what is done to their rows cannot need all of them."""
+    if next(iter(flow.targets)) != declaration.name:
+        return  # told of the first one
+    file = declaration.where.file
+    if len(flow.sources) != 1:
+        message = f"flow `{flow.name}` loads feed `{declaration.config.feed}`, but has {len(flow.sources)} parameters"
+        yield Problem(declaration.where, f"{message}; expected one, which gets the rows of the feed")
+    for step in flow.steps:
+        if isinstance(step.does, Activity) and (step.does.blocking or step.does.loaded is not None):
+            message = f"flow `{flow.name}`, {step.name}: it needs all rows, but files are loaded one after the other"
+            yield Problem(Location(file, step.line), f"{message}; do that in a flow that reads `{declaration.name}`")
+
+
 def known_schema(columns: Schema | None) -> Schema | None:
     """The columns, if all their types are known."""
     return None if columns is None or any(column.type == UNKNOWN for column in columns) else columns

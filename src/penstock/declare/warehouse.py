@@ -28,7 +28,7 @@ from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems, unproven_problems
 from penstock.declare.config import TableConfig
 from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of, shape_of
-from penstock.declare.flow_check import check_flow, known_schema, with_unknown
+from penstock.declare.flow_check import base_flow_problems, check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse, source_lines
@@ -207,6 +207,8 @@ class _Checker:
                 if feed is not None and name != feed:
                     message = f"base table `{table.name}` reads `{name}`; its SELECT can only read its feed `{feed}`"
                     self.problem(where, message)
+        elif table.flow is not None:
+            self.problems.extend(base_flow_problems(table.flow, table))
         elif table.function is not None:
             parameters = inspect.signature(table.function).parameters
             if len(parameters) != 1:
@@ -381,12 +383,15 @@ class _Checker:
     def _define_flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
         declaration, table = definition.declaration, definition.table
         assert declaration.flow is not None
+        feed = declaration.config.feed
         known = {name: with_unknown(done[name].columns) for name in declaration.flow.sources if name in done}
+        if feed is not None:
+            known = dict.fromkeys(declaration.flow.sources, self.feed_schemas.get(feed))
         flow, problems = check_flow(declaration.flow, known, declaration)
         if table.leader is None:  # else they were told of the leader
             self.problems.extend(problems)
         logic = f"{declaration.flow.fingerprint}:{declaration.config.code_version or ''}"
-        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
+        chop = table.chop or (None if table.grain is WHOLE or feed is not None else ONE_BY_ONE)
         columns = flow.columns(declaration.name)
         return replace(
             definition,

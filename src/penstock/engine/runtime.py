@@ -27,6 +27,7 @@ from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Clock
 from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
+from penstock.engine.flows.work import Kept
 from penstock.engine.leftovers import delete_files, tidy
 from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
@@ -74,6 +75,8 @@ class Runtime:
         self._tracks: list[_Track] = []
         self._saved = 0
         self._expired_at = monotonic()
+        # A flow that failed may be tried again on another track.
+        self._kept_of_flows = Kept()
         # Called with each event as it is folded, for those who show what happens.
         self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
         self.replication = Replication(warehouse, store, catalogue, self.clock.now_us)
@@ -242,7 +245,14 @@ class Runtime:
 
     def _executor(self) -> Executor:
         session = self._session()
-        work = SparkWork(session.newSession(), self.warehouse, self.store, self.catalogue, self.schemas.fixed(session))
+        work = SparkWork(
+            session.newSession(),
+            self.warehouse,
+            self.store,
+            self.catalogue,
+            self.schemas.fixed(session),
+            self._kept_of_flows,
+        )
         return Executor(self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner)
 
     def _finished(self, error: BaseException | None) -> None:

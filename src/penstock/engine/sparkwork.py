@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -22,6 +22,7 @@ from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.engine.shared import SharedReads, shared_sources
+from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.schema import Schema
@@ -32,6 +33,15 @@ from penstock.tables import Catalogue, DataFile
 SMALL_FILE_BYTES = 32 << 20
 WORTH_MERGING = 8
 MERGED_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a load staged for each table, and how many rows of its files were refused."""
+
+    staged: dict[str, Staged]
+    refused: int
+    report: FlowReport | None = None
 
 
 class SparkWork:
@@ -114,23 +124,27 @@ class SparkWork:
         files = job.files[-1:] if snapshot and table.grain is WHOLE else job.files
         made: list[Made] = []
         refused = 0
+        report: FlowReport | None = None
         restate = partitions_of(list(job.pieces))
         if files:
-            staged, refused = self._load_files(job, definition, reader, files, folder, restate, inside=False)
-            if not snapshot:
-                ended: tuple[tuple[int, int], ...] | None = ()
-            elif table.grain is WHOLE:
-                ended = None
-            else:
-                starts = {file.partition_us for file in staged.files}
-                ended = tuple((start, start + 1) for start in sorted(starts))
-            made.append(Made(job.table, staged.schema, staged.files, ended))
+            loaded = self._load_files(job, definition, reader, files, folder, restate, inside=False)
+            refused, report = loaded.refused, loaded.report
+            for name, staged in loaded.staged.items():
+                if not snapshot or name not in self.warehouse.definitions:
+                    ended: tuple[tuple[int, int], ...] | None = ()
+                elif table.grain is WHOLE:
+                    ended = None
+                else:
+                    starts = {file.partition_us for file in staged.files}
+                    ended = tuple((start, start + 1) for start in sorted(starts))
+                made.append(Made(name, staged.schema, staged.files, ended))
         if restate:
-            made.append(self._restate(job, definition, reader, files, folder, restate))
+            made += self._restate(job, definition, reader, files, folder, restate)
         if refused:
             made.append(self._quarantine(job, reader, files, folder))
         self._still_there(reader, job.files)
-        return Computed(tuple(made), "restate" if restate else "load", refused)
+        rejected = refused + (report.rejected if report is not None else 0)
+        return Computed(tuple(made), "restate" if restate else "load", rejected, report)
 
     def _load_files(
         self,
@@ -142,17 +156,27 @@ class SparkWork:
         restate: PartitionSet,
         *,
         inside: bool,
-    ) -> tuple[Staged, int]:
+    ) -> Loaded:
         """Stage the rows of files: those in the restated partitions, or those outside."""
         size = sum(file.size_bytes for file in files)
         arrived = max(file.arrived_us for file in files)
         try:
             rows, seen = base_rows(self.session, definition, reader, files, arrived)
-            if restate:
-                condition = within(definition.time, restate) if definition.time is not None else "true"
-                rows = rows.where(condition if inside else f"not ({condition})")
-            staged = self._stage(rows, definition, folder + ("-restated" if inside else ""), size)
-            return staged, int(seen.get["refused"]) if seen is not None else 0
+            folder += "-restated" if inside else ""
+
+            def only(own: Definition) -> str | None:
+                if not restate:
+                    return None
+                condition = within(own.time, restate) if own.time is not None else "true"
+                return condition if inside else f"not ({condition})"
+
+            if definition.flow is not None:
+                report, staged = self.flows.load(job, definition, rows, size, folder, only)
+            else:
+                condition = only(definition)
+                rows = rows if condition is None else rows.where(condition)
+                report, staged = None, {job.table: self._stage(rows, definition, folder, size)}
+            return Loaded(staged, int(seen.get["refused"]) if seen is not None else 0, report)
         except RowsProblem:
             raise
         except (PySparkException, Py4JJavaError) as error:
@@ -167,7 +191,7 @@ class SparkWork:
         files: Sequence[FeedFile],
         folder: str,
         partitions: PartitionSet,
-    ) -> Made:
+    ) -> list[Made]:
         """Partitions made again from all delivered files that have rows in them."""
         assert definition.table.feed is not None
         with self.store.read() as conn:
@@ -193,11 +217,17 @@ class SparkWork:
                 "and type `penstock retry`"
             )
         if not every:
-            return Made(job.table, definition.schema or (), (), partitions.intervals)
+            tables = (self.warehouse.definitions[name] for name in self.warehouse.graph.made_with(job.table))
+            return [Made(own.name, own.schema or (), (), partitions.intervals) for own in tables]
         if definition.restated:
             return self._newest_of_each(job, definition, reader, every, folder, partitions)
-        staged, _ = self._load_files(job, definition, reader, every, folder, partitions, inside=True)
-        return Made(job.table, staged.schema, staged.files, partitions.intervals)
+        loaded = self._load_files(job, definition, reader, every, folder, partitions, inside=True)
+        # Refused rows were told when they came first.
+        return [
+            Made(name, staged.schema, staged.files, partitions.intervals)
+            for name, staged in loaded.staged.items()
+            if name in self.warehouse.definitions
+        ]
 
     def _newest_of_each(
         self,
@@ -207,20 +237,26 @@ class SparkWork:
         files: Sequence[FeedFile],
         folder: str,
         partitions: PartitionSet,
-    ) -> Made:
+    ) -> list[Made]:
         """Where each file states whole partitions, the newest that has rows of a partition is what counts."""
         grain = definition.table.grain
         left = partitions
-        staged: list[Staged] = []
+        staged: dict[str, list[Staged]] = {}
         for number, file in enumerate(sorted(files, key=lambda file: file.arrived_us, reverse=True)):
             if not left:
                 break
-            found, _ = self._load_files(job, definition, reader, [file], f"{folder}-{number}", left, inside=True)
-            staged.append(found)
-            stated = PartitionSet.of(*(grain.hull(one.partition_us, one.partition_us + 1) for one in found.files))
+            loaded = self._load_files(job, definition, reader, [file], f"{folder}-{number}", left, inside=True)
+            for name, found in loaded.staged.items():
+                if name in self.warehouse.definitions:
+                    staged.setdefault(name, []).append(found)
+            starts = {one.partition_us for found in loaded.staged.values() for one in found.files}
+            stated = PartitionSet.of(*(grain.hull(start, start + 1) for start in starts))
             left = EMPTY if grain is WHOLE else left - stated
-        every = tuple(one for found in staged for one in found.files)
-        return Made(job.table, staged[0].schema, every, None if grain is WHOLE else partitions.intervals)
+        ended = None if grain is WHOLE else partitions.intervals
+        return [
+            Made(name, parts[0].schema, tuple(one for part in parts for one in part.files), ended)
+            for name, parts in staged.items()
+        ]
 
     def _still_there(self, reader: FeedReader, files: Sequence[FeedFile]) -> None:
         bad = []

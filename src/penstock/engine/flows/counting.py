@@ -31,6 +31,27 @@ class Measured:
     shuffle_bytes: int
 
 
+def cached_plan(rows: DataFrame) -> Any | None:
+    """Spark's builder of what it keeps of a persisted frame."""
+    cached = rows.sparkSession._jsparkSession.sharedState().cacheManager().lookupCachedData(rows._jdf)
+    return cached.get().cachedRepresentation().cacheBuilder() if cached.isDefined() else None
+
+
+def cached_rows(rows: DataFrame) -> dict[int, int]:
+    """The counts of a persisted frame. They stand in its own plan, whoever was the first to compute it: Spark keeps equal
+    plans once."""
+    builder = cached_plan(rows)
+    found: dict[int, int] = {}
+    waiting = [builder.cachedPlan()] if builder is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "Filter" and (match := _MARK.search(node.condition().toString())):
+            found[int(match[1])] = int(node.metrics().get("numOutputRows").get().value())
+        children = node.children()
+        waiting += [children.apply(place) for place in range(children.size())]
+    return found
+
+
 class QueryRecords:
     """Spark's record of queries, by the description that the thread had that ran them."""
 
@@ -38,11 +59,18 @@ class QueryRecords:
         self._context: Any = session.sparkContext._jsc.sc()
         self._store: Any = session._jsparkSession.sharedState().statusStore()
 
-    def measured(self, description: str) -> Measured:
+    def newest(self) -> int:
+        """The number of the last query so far."""
+        count = self._store.executionsCount()
+        last = self._store.executionsList(max(0, count - 1), 1)
+        return last.head().executionId() if last.size() else -1
+
+    def measured(self, description: str, after: int) -> Measured:
+        """What the queries with a description, begun after another one, did."""
         self._context.listenerBus().waitUntilEmpty()
         rows: dict[int, int] = {}
         cpu_ns = shuffle = 0
-        for query in self._queries(description):
+        for query in self._queries(description, after):
             for number, count in self._marks(query.executionId()):
                 # What is evaluated twice within one query passes its mark twice, each time in full.
                 rows[number] = max(count, rows.get(number, 0))
@@ -52,13 +80,15 @@ class QueryRecords:
                 cpu_ns, shuffle = cpu_ns + found[0], shuffle + found[1]
         return Measured(rows, cpu_ns / 1e9, shuffle)
 
-    def _queries(self, description: str) -> list[Any]:
-        """The newest first; a flow's queries are among the last ones."""
+    def _queries(self, description: str, after: int) -> list[Any]:
+        """The newest first: each is a call into the JVM."""
         count = self._store.executionsCount()
         found = []
-        last = self._store.executionsList(max(0, count - 200), 200)
+        last = self._store.executionsList(max(0, count - 500), 500)
         for place in range(last.size() - 1, -1, -1):
             query = last.apply(place)
+            if query.executionId() <= after:
+                break
             if query.description() == description:
                 found.append(query)
         return found

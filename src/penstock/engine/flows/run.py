@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
-from penstock.engine.flows.counting import QueryRecords, mark
+from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark
 from penstock.engine.flows.realise import Inputs, Loaded, realise, refused
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import quoted, read_files
@@ -30,7 +30,7 @@ from penstock.flows.staging import Place, Staged, StagingPlan
 from penstock.flows.staging import Step as PlannedStep
 from penstock.flows.walk import Walk
 
-_LEVELS = {Place.MEMORY: StorageLevel.MEMORY_AND_DISK, Place.DISK: StorageLevel.DISK_ONLY}
+_LEVELS = {Place.MEMORY: StorageLevel.MEMORY_AND_DISK_DESER, Place.DISK: StorageLevel.DISK_ONLY}
 
 
 class FlowFailed(PenstockError):
@@ -176,7 +176,7 @@ class FlowRun:
     # One step
 
     def _computed(self, step: PlannedStep, description: str) -> Result:
-        began = perf_counter()
+        began, last = perf_counter(), self._records.newest()
         self.world.step(f"{step.name} begins")
         frames = {node: self._frames[node] for node in step.reads}
         for node in step.nodes:
@@ -185,19 +185,22 @@ class FlowRun:
         target = self.typed.flow.by_name[step.name].does
         if isinstance(target, Target):
             files = self.world.write(target.table, frames[step.name])
-            result = Result(StepRun(step.name, 0, 0, 0), {}, files=files)
-            counts = {step.name: files.rows}
+            result = Result(StepRun(step.name, 0, 0, 0), {step.name: files.rows}, files=files)
         else:
             (staged,) = step.stages
             result = self._kept(staged, frames[step.name])
-            counts = {}
-        measured = self._records.measured(description)
+        measured = self._records.measured(description, last)
+        rows = measured.rows if result.kept is None else cached_rows(result.kept)
+        known = dict(self._counts)
         for node in step.nodes:
-            if node not in self._counts and self._numbers[node] in measured.rows:
-                counts[node] = measured.rows[self._numbers[node]]
-        known = self._counts | counts
-        result.counts = {node: known[node] for node in (*step.nodes, *counts) if node in known}
-        result.activities, result.refused = self._checked(step, frames, known)
+            # Where Spark knows beforehand that there is no row, it has nothing to count.
+            known[node] = result.counts.setdefault(node, known.get(node, rows.get(self._numbers[node], 0)))
+        try:
+            result.activities, result.refused = self._checked(step, frames, known)
+        except BaseException:
+            if result.kept is not None:
+                result.kept.unpersist()
+            raise
         result.run = StepRun(
             step.name,
             perf_counter() - began,
@@ -237,12 +240,11 @@ class FlowRun:
 
     def _stored(self, kept: DataFrame) -> tuple[int, int]:
         """What Spark really holds of a persisted frame."""
-        session = self.world.session
-        cached = session._jsparkSession.sharedState().cacheManager().lookupCachedData(kept._jdf)
-        if not cached.isDefined():
+        builder = cached_plan(kept)
+        if builder is None:
             return 0, 0
-        number = cached.get().cachedRepresentation().cacheBuilder().cachedColumnBuffers().id()
-        for info in session.sparkContext._jsc.sc().getRDDStorageInfo():
+        number = builder.cachedColumnBuffers().id()
+        for info in self.world.session.sparkContext._jsc.sc().getRDDStorageInfo():
             if info.id() == number:
                 return int(info.memSize()), int(info.diskSize())
         return 0, 0
@@ -264,7 +266,7 @@ class FlowRun:
         expected = 0
         for node in step.nodes:
             does = self.typed.flow.by_name[node].does
-            if node in self._counts or node not in counts or not isinstance(does, Activity):
+            if node in self._counts or not isinstance(does, Activity):
                 continue
             run = self._activity(node, does, step.name, counts)
             runs.append(run)

@@ -4,7 +4,7 @@ published together."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import sha256
@@ -87,6 +87,20 @@ def release(results: dict[str, Result]) -> None:
             result.kept = None
 
 
+# Which rows of a target are wanted, as SQL; None for all.
+Only = Callable[[Definition], str | None]
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a flow reads: the rows of its sources, how many where that is known, and a key of it all if it cannot change."""
+
+    sources: dict[str, DataFrame]
+    rows: dict[str, float]
+    size_bytes: int
+    key: str | None
+
+
 @dataclass
 class FlowWork:
     session: SparkSession
@@ -101,12 +115,12 @@ class FlowWork:
         grain = definition.table.grain
         partitioned = grain is not WHOLE and self.warehouse.graph.flows[job.table]
         if not partitioned:
-            done = [self._run(job, definition, derivation, partitions, folder)]
+            done = [self._derived(job, definition, derivation, partitions, folder)]
         else:
             # A flow is about one partition at a time: what it groups by need not name the partition.
             single = [PartitionSet(((start, grain.shift(start, 1)),)) for start in partitions.starts(grain)]
             done = [
-                self._run(job, definition, derivation, each, f"{folder}-{number}")
+                self._derived(job, definition, derivation, each, f"{folder}-{number}")
                 for number, each in enumerate(single)
                 if derivation.has_input(each)
             ]
@@ -139,37 +153,52 @@ class FlowWork:
         rejected = report.rejected if report is not None else 0
         return Computed(tuple(found), "flow", rejected, report=report)
 
+    def load(
+        self, job: Job, definition: Definition, rows: DataFrame, size: int, folder: str, only: Only
+    ) -> tuple[FlowReport, dict[str, Files]]:
+        """All targets of a flow over delivered rows. Files of a load may change, so nothing is kept for another try."""
+        assert definition.flow is not None
+        (source,) = definition.flow.flow.sources
+        return self._run(job, definition, _Input({source: rows}, {}, size, None), folder, only)
+
     # One run
 
-    def _run(
+    def _derived(
         self, job: Job, definition: Definition, derivation: Derivation, partitions: PartitionSet, folder: str
     ) -> tuple[FlowReport, dict[str, Files]]:
-        typed = definition.flow
-        assert typed is not None
         slices: list[tuple[str, Slice]] = []
         sources = derivation.sources(partitions, slices.append)
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
-        plan = self._plan(definition, rows)
         key = self._key(job, definition, partitions, slices)
-        results = self.kept.take(job.table, key)
+        return self._run(job, definition, _Input(sources, rows, size, key), folder)
+
+    def _run(
+        self, job: Job, definition: Definition, given: _Input, folder: str, only: Only = lambda _definition: None
+    ) -> tuple[FlowReport, dict[str, Files]]:
+        typed, size, key = definition.flow, given.size_bytes, given.key
+        assert typed is not None
+        plan = self._plan(definition, given.rows)
+        results = self.kept.take(job.table, key) if key is not None else {}
 
         def write(table: str, frame: DataFrame) -> Files:
             own = self.warehouse.definitions[table]
             root = self.catalogue.folder(table)
+            condition = only(own)
+            frame = frame if condition is None else frame.where(condition)
             return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size)
 
         name = quarantine_of(typed.flow.name)
 
         def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Files:
             root = self.catalogue.folder(name)
-            parts = [_as_refused(frame, activity, reason, job.id) for activity, reason, frame in refused]
+            parts = [as_refused(frame, activity, reason, job.id) for activity, reason, frame in refused]
             number = list(plan.by_name).index(step)
             return stage(reduce(DataFrame.unionAll, parts), Path(root) / f"{folder}-{number}", root, None, WHOLE, size)
 
         world = World(
             self.session,
-            sources,
+            given.sources,
             lambda table, columns: self._loaded(job, table, columns),
             write,
             quarantine,
@@ -179,11 +208,10 @@ class FlowWork:
         run = FlowRun(typed, plan, job.id, world, self._slots(), results)
         try:
             report = run.run()
-        except FlowFailed:
-            run.release()  # trying again gives the same
-            raise
-        except BaseException:
-            if job.attempt < definition.table.attempts:
+        except BaseException as error:
+            # A broken rule stays broken; and who is stopped does not come back.
+            again = isinstance(error, Exception) and not isinstance(error, FlowFailed)
+            if key is not None and again and job.attempt < definition.table.attempts:
                 self.kept.put(job.table, key, run.results)
             else:
                 run.release()
@@ -248,7 +276,7 @@ def quarantine_of(flow: str) -> str:
     return f"{flow}_quarantine"
 
 
-def _as_refused(rows: DataFrame, activity: str, reason: str, job: str) -> DataFrame:
+def as_refused(rows: DataFrame, activity: str, reason: str, job: str) -> DataFrame:
     whole = F.to_json(F.struct(*map(quoted, rows.columns)), {"ignoreNullFields": "false"})
     return rows.select(
         F.lit(activity).alias("activity"),

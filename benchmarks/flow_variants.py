@@ -1,0 +1,138 @@
+"""One variant of one flow in a process of its own: `python -m benchmarks.flow_variants VARIANT FLOW DATA OUT REPEATS`.
+
+The work is done once to warm up, then measured so many times; each figure is printed as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.engine.flows.memory import StorageSampler
+from penstock.engine.flows.standalone import run_flow
+from penstock.engine.flows.tpch import ARCHETYPES, FORKS, TOTAL_COST, checked, passing, read
+from penstock.engine.spark import start_spark
+
+SELECTIVITY = 0.9
+Keep = Callable[[DataFrame], DataFrame]
+
+
+def main() -> None:
+    variant, flow, data, out, repeats = sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])
+    spark = start_spark("bench", out / "spark", {"driver.memory": "4g"})
+    work = _flow if variant == "flow" else {"fork": _fork, "butterfly": _butterfly}[flow]
+    for number in range(repeats + 1):
+        target = out / flow / variant
+        shutil.rmtree(target, ignore_errors=True)
+        before = _cpu_s(spark)
+        began = perf_counter()
+        with StorageSampler(spark, 0.02) as storage:
+            work(spark, data, target, variant, flow)
+        seconds, cpu = perf_counter() - began, _cpu_s(spark) - before
+        if number:
+            peak = (storage.peak_bytes - storage.before_bytes) / 1e6
+            print(json.dumps({"wall_s": seconds, "cpu_s": cpu, "peak_storage_mb": peak}), flush=True)
+    spark.stop()
+
+
+def _cpu_s(spark: SparkSession) -> float:
+    """Of the JVM and of this process."""
+    jvm: Any = spark.sparkContext._jvm
+    fields = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat").read_text().rsplit(")", 1)[1].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    own = os.times()
+    return (int(fields[11]) + int(fields[12])) / ticks + own.user + own.system
+
+
+def _flow(spark: SparkSession, data: Path, out: Path, variant: str, flow: str) -> None:
+    made = ARCHETYPES[flow](SELECTIVITY)
+    frames = {table: read(spark, data, table) for table in made.sources}
+    run_flow(spark, checked(made), frames, out, rows=_rows(data, list(made.sources)))
+
+
+def _rows(data: Path, tables: list[str]) -> dict[str, float]:
+    import pyarrow.parquet as pq
+
+    return {table: float(pq.read_metadata(data / f"{table}.parquet").num_rows) for table in tables}
+
+
+def _keeper(variant: str) -> tuple[Keep, list[DataFrame]]:
+    kept: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        if variant.startswith("hand-cached"):
+            frame = frame.cache()
+            kept.append(frame)
+        return frame
+
+    return keep, kept
+
+
+def _fork(spark: SparkSession, data: Path, out: Path, variant: str, _flow_name: str) -> None:
+    """As a script: the cleansed rows, cached or not, then one write for each target."""
+    keep, kept = _keeper(variant)
+    good = (
+        read(spark, data, "lineitem")
+        .where("l_orderkey is not null and l_partkey is not null and l_suppkey is not null")
+        .where(passing("l_orderkey", SELECTIVITY))
+        .where(F.col("l_comment").rlike("^[A-Za-z ,.?!;:'-]+$"))
+        .where("l_discount between 0 and 1")
+    )
+    suppliers = read(spark, data, "supplier").selectExpr("s_suppkey as l_suppkey", "s_nationkey")
+    found = good.join(suppliers, "l_suppkey").withColumn("total_cost", F.expr(TOTAL_COST))
+    if variant == "hand-cached, pruned":
+        used = sorted({column for by in FORKS.values() for column in by} | {"total_cost", "l_quantity"})
+        found = found.select(*used)
+    found = keep(found)
+    for name, by in FORKS.items():
+        sums = found.groupBy(*by).agg(
+            F.sum("total_cost").alias("cost"), F.sum("l_quantity").alias("quantity"), F.count(F.lit(1)).alias("n")
+        )
+        sums.write.parquet(str(out / f"cost_of_{name}"))
+    for frame in kept:
+        frame.unpersist()
+
+
+def _butterfly(spark: SparkSession, data: Path, out: Path, variant: str, _flow_name: str) -> None:
+    keep, kept = _keeper(variant)
+    parts = (
+        read(spark, data, "partsupp")
+        .where("ps_partkey is not null and ps_suppkey is not null")
+        .where(passing("ps_partkey", SELECTIVITY))
+        .withColumn("total_cost", F.expr("ps_availqty * ps_supplycost"))
+    )
+    suppliers = (
+        read(spark, data, "supplier")
+        .where("s_suppkey is not null")
+        .where(passing("s_suppkey", SELECTIVITY))
+        .withColumn("s_phone", F.regexp_replace("s_phone", r"^(\d+)-(\d+)-(\d+)-(\d+)$", "+$1 $2 $3$4"))
+    )
+    parts, suppliers = keep(parts), keep(suppliers)
+    parts.write.parquet(str(out / "dw_partsupp"))
+    suppliers.write.parquet(str(out / "dw_supplier"))
+    joined = parts.join(suppliers, F.expr("ps_suppkey = s_suppkey"))
+    if variant == "hand-cached, pruned":
+        joined = joined.select("s_nationkey", "ps_partkey", "ps_suppkey", "total_cost")
+    joined = keep(joined)
+    for large, small, by, one in (
+        ("view_1", "view_2", ["s_nationkey", "ps_partkey"], "ps_partkey"),
+        ("view_3", "view_4", ["s_nationkey", "ps_suppkey"], "ps_suppkey"),
+    ):
+        view = keep(joined.groupBy(*by).agg(F.sum("total_cost").alias("cost")))
+        view.write.parquet(str(out / large))
+        view.groupBy(one).agg(F.sum("cost").alias("cost")).write.parquet(str(out / small))
+    for frame in kept:
+        frame.unpersist()
+
+
+if __name__ == "__main__":
+    main()

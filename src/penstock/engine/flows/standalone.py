@@ -1,0 +1,59 @@
+"""A flow run by itself: from DataFrames to folders of Parquet files, without a warehouse. For trying, and for measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.engine.flows.memory import storage_bytes
+from penstock.engine.flows.run import FlowRun, World
+from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
+from penstock.engine.rows import Staged, read_files, stage
+from penstock.flows.description import TypedFlow
+from penstock.flows.report import FlowReport
+from penstock.flows.staging import StagingPlan, plan_staging
+from penstock.model.grain import WHOLE
+from penstock.model.schema import Schema
+
+
+def run_flow(
+    session: SparkSession,
+    flow: TypedFlow,
+    sources: Mapping[str, DataFrame],
+    folder: Path,
+    *,
+    rows: Mapping[str, float] | None = None,
+    plan: StagingPlan | None = None,
+    slots: int | None = None,
+    input_bytes: int = 1 << 40,
+    between: Callable[[str], None] = lambda _name: None,
+) -> FlowReport:
+    """Each target in a folder of its own name, refused rows in `<flow>_quarantine`. `rows` are those of the sources, where
+    they are known: the plan is better with them."""
+    plan = plan or plan_staging(flow.graph(rows), MEMORY_SHARE * storage_bytes(session)[0])
+
+    def write(table: str, frame: DataFrame) -> Staged:
+        return stage(frame, folder / table, str(folder / table), None, WHOLE, input_bytes)
+
+    def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Staged:
+        parts = [as_refused(frame, activity, reason, flow.flow.name) for activity, reason, frame in refused]
+        place = folder / quarantine_of(flow.flow.name)
+        return stage(reduce(DataFrame.unionAll, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0)
+
+    def loaded(table: str, columns: Schema) -> DataFrame:
+        place = folder / table
+        paths = [str(path) for path in place.rglob("*.parquet")] if place.exists() else []
+        return read_files(session, paths, columns, 0)
+
+    def paths(table: str, files: Staged) -> list[str]:
+        return [str(folder / table / file.path) for file in files.files]
+
+    world = World(session, sources, loaded, write, quarantine, paths, between)
+    run = FlowRun(flow, plan, flow.flow.name, world, slots or max(1, int(session.sparkContext.defaultParallelism)))
+    try:
+        return run.run()
+    finally:
+        run.release()
