@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US
 from penstock.scheduling.jobs import NOTHING, ByIndex, Outlook, ReadyJob, Situation, Start
 
+M = TypeVar("M", bound=Mapping[Any, Any])
 Ranked = Iterable[tuple[float, ReadyJob]]
 Why = Callable[[ReadyJob, float], str]
 
@@ -21,6 +22,11 @@ def among(
     if isinstance(ranked, ByIndex) and ranked.ready is situation.ready:
         return ranked.ready.among(ranked.now_us, group_of, may_start)
     return (entry for entry in ranked if may_start(group_of.get(entry[1].table)))
+
+
+def unless_equal(new: M, before: M | None) -> M:
+    """The mapping from before if nothing changed: what is kept by group then need not be made anew."""
+    return before if before is not None and new == before else new
 
 
 class Placement(ABC):

@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, unless_equal, upkeep
 
 
 @dataclass(slots=True)
@@ -92,7 +92,9 @@ class EdfPartitioned(Placement):
         version, tracks = situation.outlook.version, situation.tracks
         if self._planned is None or self._planned[:2] != (version, tracks):
             jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
-            self._planned = (version, tracks, pack(jobs, tracks))
+            homes = pack(jobs, tracks)
+            homes.kind = unless_equal(homes.kind, self._planned[2].kind if self._planned else None)
+            self._planned = (version, tracks, homes)
         return self._planned[2]
 
     def place(

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, floor
 from typing import Any, Literal
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, unless_equal, upkeep
 
 _ROUNDING = 1e-9
 
@@ -93,11 +93,9 @@ class Proportional(Placement):
         version, tracks = situation.outlook.version, situation.tracks
         if self._planned is None or self._planned[:2] != (version, tracks):
             jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
-            self._planned = (
-                version,
-                tracks,
-                share_out(clusters(jobs, self.k, self.by), tracks, all_tracks=self.all_tracks),
-            )
+            made = share_out(clusters(jobs, self.k, self.by), tracks, all_tracks=self.all_tracks)
+            cluster = unless_equal(made.cluster, self._planned[2].cluster if self._planned else None)
+            self._planned = (version, tracks, replace(made, cluster=cluster))
         return self._planned[2]
 
     def place(

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, unless_equal, upkeep
 from penstock.scheduling.placement.proportional import clusters
 
 
@@ -70,10 +70,11 @@ class Reserve(Placement):
             jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
             groups = clusters(jobs, self.k, self.by)
             loads = [sum(job.utilisation for job in group) for group in groups]
+            cluster = {job.table: number for number, group in enumerate(groups) for job in group}
             self._planned = (
                 version,
                 Loads(
-                    {job.table: number for number, group in enumerate(groups) for job in group},
+                    unless_equal(cluster, self._planned[1].cluster if self._planned else None),
                     tuple(sum(loads[:number]) for number in range(len(groups))),
                     tuple(sum(loads[: number + 1]) for number in range(len(groups))),
                     tuple(self.k * min(job.period_s for job in group) for group in groups),
