@@ -84,7 +84,9 @@ def test_a_base_table_is_made_again_from_the_files_that_are_kept(
 ) -> None:
     site = make_site(tmp_path, monkeypatch)
     site.work()
-    (site.folder / "landing/stats/s5.csv").unlink()
+    file = site.folder / "landing/stats/s5.csv"
+    content = file.read_text()
+    file.unlink()
     store = Store(site.warehouse.declarations.store_url)
     state = restored_state(store)
     ask = requesting(site, store).backfill
@@ -100,6 +102,7 @@ def test_a_base_table_is_made_again_from_the_files_that_are_kept(
         with pytest.raises(PenstockError, match="ends before it begins"):
             ask(state, "hourly", "2024-03-02..2024-03-01", NOW_US)
         assert not state.requests
+        file.write_text(content)
         assert ask(state, "stats", HOURS, NOW_US).request.partitions == 2
         with pytest.raises(PenstockError, match="there is no request 7;"):
             requesting(site, store).cancel(state, 7, NOW_US)
