@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.control.asked import RequestStatus, requests
 from penstock.control.controller import Controller
 from penstock.control.explain import Explanation, explain
+from penstock.control.health import FeedHealth, feed_healths
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
@@ -34,6 +35,7 @@ from penstock.engine.answer import Answer
 from penstock.engine.clock import Clock
 from penstock.engine.feeds import inferred_schemas
 from penstock.engine.front import Front, FrontSettings
+from penstock.engine.pausing import Paused, pause, resume
 from penstock.engine.reading import restored_state
 from penstock.engine.replica_query import query_replica
 from penstock.engine.replication import ReplicaStatus, replicators
@@ -247,6 +249,20 @@ class Warehouse:
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
+
+    # Feeds
+
+    def feeds(self) -> list[FeedHealth]:
+        """How each feed delivers: healthy, late, out, or paused."""
+        return feed_healths(self.state(), self.clock.now_us())
+
+    def pause(self, feed: str, *, reason: str = "") -> Paused:
+        """Notice files of a feed, but load none until it is resumed."""
+        return pause(self.declared, self.store, self.state(), feed, reason, self.clock.now_us())
+
+    def resume(self, feed: str) -> Paused:
+        """Go on loading, with all that has come meanwhile."""
+        return resume(self.declared, self.store, self.state(), feed, self.clock.now_us())
 
     # Requests
 

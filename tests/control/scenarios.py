@@ -7,6 +7,11 @@ from random import Random
 
 from penstock.control.events import (
     BackfillRequested,
+    Event,
+    FeedCameBack,
+    FeedPaused,
+    FeedResumed,
+    FeedWentOut,
     FileQuarantined,
     PunctuationArrived,
     RequestCancelled,
@@ -416,6 +421,26 @@ class Scenario:
             world.crash()
         elif what < 0.95 and rng.random() < 0.5:
             self.declare()
+        elif what >= 0.95:
+            self.silence(feed)
+
+    def silence(self, feed: Feed) -> None:
+        """Users pause and resume feeds, and feeds fall silent and come back."""
+        world, known = self.world, self.world.state.feeds[feed.name]
+        what: Event
+        if self.rng.random() < 0.6:
+            at, name = world.tick(), feed.name
+            what = FeedPaused(at, name) if known.paused_us is None else FeedResumed(at, name)
+        elif known.out_since_us is None:
+            what = FeedWentOut(world.tick(), feed.name, world.now, known.heard.last_us)
+        else:
+            what = FeedCameBack(world.tick(), feed.name, known.out_since_us)
+        world.emit(what)
+
+    def resume(self) -> None:
+        for name, known in self.world.state.feeds.items():
+            if known.paused_us is not None:
+                self.world.emit(FeedResumed(self.world.tick(), name))
 
     # What the runtime does
 
@@ -473,6 +498,7 @@ class Scenario:
         """No more trouble: run until nothing is left to do."""
         world, rng = self.world, self.rng
         world.fail_rate = 0.0
+        self.resume()
         for name, table in list(world.state.tables.items()):
             if table.failed:
                 world.emit(TableRetried(world.tick(), name))

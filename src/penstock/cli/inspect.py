@@ -13,16 +13,16 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.feeds import feed_lines, feed_table
 from penstock.cli.render import status_table
-from penstock.control.guarantees import broken, guarantees
-from penstock.control.health import feed_health
+from penstock.control.guarantees import violated
+from penstock.control.health import feed_healths
 from penstock.control.state import State
 from penstock.control.status import TableStatus
 from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
-from penstock.model.time import BEGIN_US, SECOND_US, format_duration, format_instant
-from penstock.scheduling.recovery.guarantees import Violation
+from penstock.model.time import BEGIN_US, format_duration, format_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 def status(
     project: ProjectOption = Path(),
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it.")] = False,
+    feeds: Annotated[bool, typer.Option("--feeds", help="How each feed delivers, too.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Every table: complete up to when, how stale, target met or not, what is pending or running."""
@@ -43,11 +44,13 @@ def status(
         def picture() -> Group:
             now_us = warehouse.clock.now_us()
             head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
-            rows = status_rows(state, now_us)
+            rows, found = status_rows(state, now_us), feed_healths(state, now_us, zone)
             return Group(
                 Text(head, style="dim"),
                 status_table(rows, zone, out.width),
-                *feed_notes(state, now_us, zone),
+                *feed_lines(found),
+                *violation_lines(state, now_us),
+                *([feed_table(found, zone)] if feeds else []),
                 *_notes(state),
                 *_inconsistent(rows, zone),
             )
@@ -59,8 +62,8 @@ def status(
                     "at_us": now_us,
                     "running": state.owner is not None,
                     "tables": status_rows(state, now_us),
-                    "feeds": feed_health(state, now_us),
-                    "violated": _violated(state, now_us),
+                    "feeds": feed_healths(state, now_us, zone),
+                    "violated": violated(state, now_us),
                     "quarantine": [
                         {"feed": q.feed, "file": q.file.uri, "reason": q.reason} for q in state.quarantine.values()
                     ],
@@ -80,30 +83,16 @@ def _who(state: State) -> str:
     return "running" if state.owner is not None else "not running: `penstock run` keeps the tables fresh"
 
 
-def feed_notes(state: State, now_us: int, zone: tzinfo) -> list[Text]:
-    """Feeds that do not deliver, and bounds that do not hold. Only while somebody watches the feeds."""
-    if state.owner is None:
-        return []
-    notes = []
-    for found in feed_health(state, now_us):
-        if found.condition in ("late", "out"):
-            last = format_instant((found.last_us or 0) // SECOND_US * SECOND_US, zone)
-            text = f"{found.feed}: {found.condition} for {format_duration(found.overdue_us or 0)}, last file {last}"
-            notes.append(Text(text, style="red" if found.condition == "out" else "yellow"))
-    for violation in _violated(state, now_us):
-        proven = format_duration(violation.bound_us)
-        text = (
-            f"{violation.table} is staler than the {proven} that were proven: {violation.assumption}: {violation.said}"
+def violation_lines(state: State, now_us: int) -> list[Text]:
+    """Bounds that do not hold."""
+    return [
+        Text(
+            f"{found.table} is staler than the {format_duration(found.bound_us)} that were proven: "
+            f"{found.assumption}: {found.said}",
+            style="red",
         )
-        notes.append(Text(text, style="red"))
-    return notes
-
-
-def _violated(state: State, now_us: int) -> list[Violation]:
-    if state.owner is None or not state.policy.startswith("adaptive"):
-        return []
-    learned = {name: table.cost for name, table in state.tables.items()}
-    return broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
+        for found in violated(state, now_us)
+    ]
 
 
 def _notes(state: State) -> list[Text]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import bounds, flow, inspect, project, query, replicas, requests, run, serve, simulate, whatif
+from penstock.cli import bounds, feeds, flow, inspect, project, query, replicas, requests, run, serve, simulate, whatif
 
 app = typer.Typer(
     name="penstock",
@@ -13,7 +13,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (project, run, requests, inspect, bounds, query, flow, simulate, whatif, replicas, serve):
+for module in (project, run, requests, inspect, feeds, bounds, query, flow, simulate, whatif, replicas, serve):
     module.register(app)
 
 

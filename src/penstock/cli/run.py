@@ -13,6 +13,10 @@ from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, ope
 from penstock.cli.render import status_table
 from penstock.control.events import (
     Event,
+    FeedCameBack,
+    FeedPaused,
+    FeedResumed,
+    FeedWentOut,
     FileArrived,
     FileQuarantined,
     FileRewritten,
@@ -21,7 +25,7 @@ from penstock.control.events import (
 )
 from penstock.control.status import status
 from penstock.model.grain import zone_of
-from penstock.model.time import format_instant
+from penstock.model.time import format_duration, format_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -82,6 +86,15 @@ def _tell(number: int, event: Event, json: bool) -> None:
     elif isinstance(event, FileRewritten):
         line = {"feed": event.feed, "file": event.file.uri}
         text = f"{event.file.uri}: rewritten since it was loaded; its partitions are made again"
+    elif isinstance(event, FeedWentOut | FeedCameBack):
+        line = {"feed": event.feed, "since_us": event.since_us}
+        if isinstance(event, FeedWentOut):
+            text = f"{event.feed}: out, a file was due {format_duration(event.at_us - event.since_us)} ago"
+        else:
+            text = f"{event.feed}: back after {format_duration(event.at_us - event.since_us)}"
+    elif isinstance(event, FeedPaused | FeedResumed):
+        line = {"feed": event.feed}
+        text = f"{event.feed}: {'paused' if isinstance(event, FeedPaused) else 'resumed'}"
     elif isinstance(event, FileArrived):
         line = {"feed": event.feed, "file": event.file.uri}
     if line is None:

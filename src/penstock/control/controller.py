@@ -20,8 +20,9 @@ from penstock.control.events import (
 )
 from penstock.control.following import deferred_until
 from penstock.control.grouping import ready_group
+from penstock.control.lag import lag_us
 from penstock.control.outlook import LearnedOutlook
-from penstock.control.readiness import Work, blocked, lag_us, ready_job, ready_work
+from penstock.control.readiness import Work, blocked, ready_job, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.errors import PenstockError
@@ -80,7 +81,7 @@ class Controller:
         state = self.state
         self._memory = self.policy.begin(state.tracks, self._outlook)  # type: ignore[attr-defined]
         for name, table in state.tables.items():
-            self._tell(Fact(at_us, name, "lags", lag_us(state, table)))
+            self._tell(Fact(at_us, name, "lags", self._lag_us(table)))
             if table.running is not None and table.running.job.kind != "upkeep":
                 self._tell(Fact(at_us, name, "starts", 0))
 
@@ -101,13 +102,17 @@ class Controller:
         if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in state.tables:
             self._tell(Fact(event.at_us, event.job.table, "starts", 0))
         elif ended is not None and ended in state.tables:
-            self._tell(Fact(event.at_us, ended, "ends", lag_us(state, state.tables[ended])))
+            self._tell(Fact(event.at_us, ended, "ends", self._lag_us(state.tables[ended])))
         # In the order of the tables: sets have none.
         for name in sorted(state.touched) if len(state.touched) > 1 else state.touched:
             if name != ended and name in state.tables:
-                self._tell(Fact(event.at_us, name, "lags", lag_us(state, state.tables[name])))
+                self._tell(Fact(event.at_us, name, "lags", self._lag_us(state.tables[name])))
         before |= state.touched
         state.touched = before
+
+    def _lag_us(self, table: TableState) -> int:
+        """How far a table is behind what it may take up."""
+        return 0 if self.state.paused(table) is not None else lag_us(self.state.graph, table)
 
     def _ending(self, event: Event) -> str | None:
         """The table whose update an event ends."""

@@ -234,6 +234,43 @@ class DemandSeen:
     kind: Literal["demand-seen"] = "demand-seen"
 
 
+@dataclass(frozen=True, slots=True)
+class FeedWentOut:
+    """Nothing has come on a feed for much longer than usual."""
+
+    at_us: int
+    feed: str
+    # When the first file was due that did not come.
+    since_us: int
+    last_us: int | None = None
+    kind: Literal["feed-went-out"] = "feed-went-out"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCameBack:
+    at_us: int
+    feed: str
+    since_us: int
+    kind: Literal["feed-came-back"] = "feed-came-back"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPaused:
+    """A user asks to notice the files of a feed, but not to load them until it is resumed."""
+
+    at_us: int
+    feed: str
+    reason: str = ""
+    kind: Literal["feed-paused"] = "feed-paused"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedResumed:
+    at_us: int
+    feed: str
+    kind: Literal["feed-resumed"] = "feed-resumed"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -251,6 +288,10 @@ Event = (
     | UpdateStopped
     | RefreshRequested
     | DemandSeen
+    | FeedWentOut
+    | FeedCameBack
+    | FeedPaused
+    | FeedResumed
 )
 
 

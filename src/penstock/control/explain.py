@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.control.absence import absence, absent_inputs
 from penstock.control.following import modulation
 from penstock.control.grouping import held_by_group
+from penstock.control.health import FeedHealth, feed_health
 from penstock.control.holding import Hold
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
@@ -49,6 +50,8 @@ class Explanation:
     error: str | None
     # What the demand of queries does to it.
     demand: str | None = None
+    # Feeds that it is made from and that are not well: late, out, or paused.
+    feeds: tuple[FeedHealth, ...] = ()
 
 
 def explain(state: State, name: str, now_us: int | None = None, how: str = "") -> Explanation:
@@ -67,6 +70,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
     staleness = now - table.edge_us if table.edge_us is not None else None
     last = table.last
     demanded = modulation(state, table).why
+    feeds = _unwell(state, table, now)
     lines = [
         *_freshness(table, staleness),
         *([f"it is computed {how}"] if how else []),
@@ -74,6 +78,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         *_pending(table, oldest, now),
         *([f"nothing of it runs now: {waits}"] if waits else []),
         *_not_followed(table),
+        *(f"its feed {feed.said}" if feed.feed == table.table.feed else f"made from {feed.said}" for feed in feeds),
         *(
             [f"it is made together with {table.table.leader}: `penstock explain {table.table.leader}`"]
             if table.table.leader
@@ -103,7 +108,16 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         sources,
         table.error,
         demanded or None,
+        feeds,
     )
+
+
+def _unwell(state: State, table: TableState, now_us: int) -> tuple[FeedHealth, ...]:
+    """The feeds above a table from which nothing comes."""
+    name = table.table.name
+    above = {state.graph.tables[base].feed for base in (*state.graph.ancestors[name], name)}
+    found = (feed_health(state, feed, now_us) for feed in sorted(feed for feed in above if feed is not None))
+    return tuple(feed for feed in found if feed.health in ("late", "out", "paused"))
 
 
 def _group(state: State, table: TableState) -> list[str]:

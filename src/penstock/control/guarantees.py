@@ -73,6 +73,16 @@ def broken(state: State, model: Model, now_us: int) -> list[Violation]:
     return violations(model, {name: _seen(state, table, now_us) for name, table in state.tables.items()})
 
 
+def violated(state: State, now_us: int) -> list[Violation]:
+    """Bounds of the adaptive policy that do not hold while it runs. What someone paused is expected to be behind."""
+    if state.owner is None or not state.policy.startswith("adaptive"):
+        return []
+    learned = {name: table.cost for name, table in state.tables.items()}
+    paused = {name for name, table in state.tables.items() if state.paused(table) is not None}
+    found = broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
+    return [each for each in found if not paused & (state.graph.ancestors[each.table] | {each.table})]
+
+
 def _seen(state: State, table: TableState, now_us: int) -> Seen:
     took = 0
     if table.last is not None and table.last_finished_us is not None and table.last.job.kind != "upkeep":

@@ -52,6 +52,10 @@ def blocked(state: State, table: TableState) -> str | None:
         return "it failed; `penstock retry` tries again"
     if table.retry_at_us is not None and table.retry_at_us > state.now_us:
         return "it waits before the next try"
+    paused = state.paused(table)
+    if paused is not None:
+        why = f" ({paused.paused_why})" if paused.paused_why else ""
+        return f"its feed {table.table.feed} is paused{why}; `penstock resume {table.table.feed}` goes on"
     for other in (table.table.leader, *state.graph.followers.get(table.table.name, ())):
         if other is not None and state.tables[other].running is not None:
             return f"an update of {other} is running, with which it is made"
@@ -260,24 +264,6 @@ def _worth_a_start(table: TableState) -> int | None:
     each_s = (table.cost.expected_s(table.amount) - start_up_s) / pending
     needed_s = WORTH_A_START * start_up_s
     return ceil(needed_s / each_s) if each_s * pending > needed_s else None
-
-
-def lag_us(state: State, table: TableState) -> int:
-    """How far a table is behind its trailing edge; 0 if it is fresh. What runs now counts until it has ended."""
-    spec, running = table.table, table.running
-    loading = () if running is None or running.job.kind == "upkeep" else running.job.files
-    if spec.is_base and (table.files or loading):
-        period = state.graph.periods_us[spec.name]
-        newest = next(reversed(table.files.values())) if table.files else loading[-1]
-        since = 0 if table.last_arrival_us is None else (newest.arrived_us - table.last_arrival_us) // period
-        # A file holds a period of data, but after an outage one may hold all that was missed.
-        return max(len(table.files) + len(loading), since) * period
-    behind = 0
-    if not spec.is_base and table.seen_us is not None and state.graph.flows[spec.name]:
-        behind = max(0, table.seen_us - (table.edge_us if table.edge_us is not None else table.seen_us))
-    pending = bool(table.needs) or (running is not None and running.job.kind != "upkeep")
-    # Work that does not move the edge, such as a backfill, is work all the same.
-    return max(1, behind) if pending else 0
 
 
 def complete_after(table: TableState, pieces: tuple[Piece, ...]) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.control.awaiting import Awaited
 from penstock.control.events import FeedFile, Job
+from penstock.control.feedstate import FeedState, Recovering
 from penstock.control.request import Request
 from penstock.control.state import QuarantinedFile, State
 from penstock.control.tablestate import Counts, Running, TableState
@@ -25,7 +26,7 @@ from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 6
+FORMAT = 7
 
 _PLAIN = (
     "edge_us",
@@ -53,7 +54,7 @@ _PLAIN = (
 _NAMES = ("propagate", "optional", "required")
 _COUNTERS = (
     *("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner"),
-    *("updates", "demand_us", "worked_s", "pressure"),
+    *("updates", "demand_us", "worked_s", "pressure", "watched_us"),
 )
 
 
@@ -74,6 +75,8 @@ def dump(state: State) -> dict[str, Any]:
         "busy": [_dump_running(running) for running in state.busy.values()],
         "awaited": state.awaited.dump(),
         "demand": state.demand.plain(),
+        "feed_states": {name: feed.dump() for name, feed in state.feeds.items()},
+        "recovering": {name: asdict(found) for name, found in state.recovering.items()},
     }
 
 
@@ -103,6 +106,8 @@ def load(data: dict[str, Any]) -> State:
     state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
     state.awaited = Awaited.load(data["awaited"])
     state.demand = Demand.of_plain(data["demand"])
+    state.feeds = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
+    state.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
     state.touched = set(state.tables)
     return state
 

@@ -11,7 +11,11 @@ from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
     Event,
+    FeedCameBack,
     FeedFile,
+    FeedPaused,
+    FeedResumed,
+    FeedWentOut,
     FileArrived,
     FileQuarantined,
     FileRewritten,
@@ -29,6 +33,7 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
+from penstock.control.feeding import Feeding
 from penstock.control.propagation import Change, Dated
 from penstock.control.tablestate import Running, TableState
 from penstock.model.graph import Graph
@@ -50,7 +55,7 @@ class QuarantinedFile:
     at_us: int
 
 
-class State(Backfilling):
+class State(Backfilling, Feeding):
     """Mutable, but only `apply` changes it. `touched` names the tables whose readiness an event may have changed."""
 
     def __init__(self) -> None:
@@ -93,6 +98,10 @@ class State(Backfilling):
             UpdateStopped: self._stopped,
             RefreshRequested: self._refresh_requested,
             DemandSeen: self._demand_seen,
+            FeedWentOut: self._went_out,
+            FeedCameBack: self._came_back,
+            FeedPaused: self._paused,
+            FeedResumed: self._resumed,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
@@ -138,6 +147,7 @@ class State(Backfilling):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))
             self._admit_again(state)
         self._settle_requests(event.at_us)
+        self._declare_feeds(event)
         self.touched.update(self.tables)
         self.awaited.keep(self.tables)
 
@@ -189,6 +199,7 @@ class State(Backfilling):
 
     def _run_started(self, event: RunStarted) -> None:
         self.owner = event.owner
+        self.watched_us = event.at_us
         self.demand, self.demand_us, self.worked_s, self.pressure = Demand(), 0, 0.0, 0.0
         self.busy.clear()
         for state in self.tables.values():
@@ -226,10 +237,12 @@ class State(Backfilling):
         return (state for state in fed if state.table.leader is None)
 
     def _file_arrived(self, event: FileArrived) -> None:
+        self._hear(event.feed, event.at_us, delivery=True)
         for state in self._fed(event.feed):
             self._to_load(state, event.file)
 
     def _file_rewritten(self, event: FileRewritten) -> None:
+        self._hear(event.feed, event.at_us)
         self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
         for state in self._fed(event.feed):
             self._to_load(state, event.file)
@@ -252,6 +265,7 @@ class State(Backfilling):
 
     def _file_quarantined(self, event: FileQuarantined) -> None:
         uri = event.file.uri
+        self._hear(event.feed, event.file.arrived_us)
         self.quarantine[uri] = QuarantinedFile(event.feed, event.file, event.reason, event.at_us)
         for state in self._fed(event.feed):
             dropped = state.files.pop(uri, None)
@@ -262,6 +276,7 @@ class State(Backfilling):
             self.touched.add(state.table.name)
 
     def _punctuation(self, event: PunctuationArrived) -> None:
+        self._hear(event.feed, event.at_us)
         for state in self._fed(event.feed):
             promises = state.promises
             upto = event.upto_us
@@ -330,6 +345,8 @@ class State(Backfilling):
         ended = self._ended(event.job, event.table)
         for state in ended:
             self._done(state, event, len(ended))
+            if self.recovering:
+                self._see_whether_recovered(state.table.name)
 
     def _done(self, state: TableState, event: UpdateFinished, together: int) -> None:
         running, state.running, state.loading = state.running, None, None
@@ -422,6 +439,8 @@ class State(Backfilling):
             begin = self.begin(name)  # no rows as yet, but that is known from there on
         if begin is not None:
             state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
+        if job.files:
+            self._records_seen(state, publication, max(file.arrived_us for file in job.files))
         if publication.leading_us is not None:
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:

@@ -160,6 +160,7 @@ class FeedConfig(Strict):
     time: str | None = None
     period: Period = 60_000_000
     lateness: Duration = 0
+    jitter: Duration | None = None
     punctuation: str | None = None
     mode: Literal["append", "snapshot"] = "append"
     options: dict[str, Option] = Field(default_factory=dict)

@@ -158,6 +158,8 @@ class _Checker:
             config.punctuation is not None,
             config.mode,
             config.time is not None,
+            config.jitter,
+            "period" not in config.model_fields_set,
         )
 
     # Sources

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
 from penstock.control.events import Event, Job, RunStarted, RunStopped, UpdateStarted, WarehouseDeclared
+from penstock.control.health import FeedWatch
 from penstock.control.snapshot import dump
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
@@ -66,6 +67,7 @@ class Runtime:
         self.pace = pace or Pace()
         self.owner = f"run-{uuid.uuid4().hex[:12]}"
         self.controller = Controller()
+        self.watch = FeedWatch(self.controller.state)
         self.updates: Literal["always", "demand", "on-demand"] = "always"
         self._session = session
         self._lock = RunLock(store, warehouse.declarations.state_folder / "run.lock")
@@ -98,6 +100,7 @@ class Runtime:
 
     def _start(self) -> None:
         self.controller = Controller(restored_state(self.store))
+        self.watch = FeedWatch(self.controller.state)
         self._saved = self.controller.state.applied
         declarations = self.warehouse.declarations
         graph = self.warehouse.graph
@@ -171,6 +174,7 @@ class Runtime:
                 found = self.arrivals.scan()
                 next_scan = monotonic() + self.pace.scan_s
             self.tail()
+            self._watch_feeds()
             self._stop_overrun()
             started = 0 if self._stop.is_set() else self.decide()
             on_round()
@@ -200,6 +204,7 @@ class Runtime:
             events = list(self.store.events(conn, state.applied))
         for number, event in events:
             self.controller.apply(event, number)
+            self.watch.saw(event)
             self.on_event(number, event)
         if state.applied - self._saved >= SNAPSHOT_EVERY:
             self._save_state()
@@ -228,6 +233,15 @@ class Runtime:
         for command in commands:
             self._track(command.track).take(command.job)
         return len(commands)
+
+    def _watch_feeds(self) -> None:
+        """Feeds that fell silent or came back: also that is on record before anyone acts on it."""
+        events = self.watch.happened(self.clock.now_us())
+        if events:
+            with self.store.write() as conn:
+                self.store.check_owner(conn, self.owner)
+                self.store.append(conn, events)
+            self.tail()
 
     def _stop_overrun(self) -> None:
         """Stop jobs for which newer work came, if their tables want that. Asked again until it is done, as Spark can only

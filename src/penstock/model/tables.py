@@ -30,6 +30,10 @@ class Feed:
     punctuated: bool = False
     mode: Mode = "append"
     timed: bool = True
+    # By how much the time between two files may differ from the period; None: as it is learned.
+    jitter_us: int | None = None
+    # Whether nobody said what the period is, so that the one that is learned is better.
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

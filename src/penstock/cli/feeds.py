@@ -1,0 +1,100 @@
+"""Feeds: pause, resume, and how `penstock status` shows their health."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.control.health import FeedHealth
+from penstock.model.time import SECOND_US, format_duration, format_instant
+
+_COLOUR = {"healthy": "green", "late": "yellow", "out": "bold red", "paused": "cyan"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(pause)
+    app.command()(resume)
+
+
+def pause(
+    feed: Annotated[str, typer.Argument(help="The feed.")],
+    project: ProjectOption = Path(),
+    reason: Annotated[str, typer.Option(help="Why; `penstock status` shows it.")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Stop loading a feed. Its files are noticed and wait; that it is silent is no outage."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        found = warehouse.pause(feed, reason=reason)
+    if json:
+        print_json(found)
+        return
+    out.print(f"{feed} {'is' if found.changed else 'was already'} paused; what runs ends")
+    out.print(f"not loaded until `penstock resume {feed}`: {', '.join(found.tables)}")
+
+
+def resume(
+    feed: Annotated[str, typer.Argument(help="The feed.")],
+    project: ProjectOption = Path(),
+    json: JsonOption = False,
+) -> None:
+    """Load a paused feed again, with all that has come meanwhile."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        found = warehouse.resume(feed)
+    if json:
+        print_json(found)
+        return
+    if not found.changed:
+        out.print(f"{feed} was not paused")
+        return
+    out.print(f"{feed} is resumed, {found.waiting} file{'s' * (found.waiting != 1)} to catch up on")
+    if not found.running:
+        out.print("it is done with the next `penstock run`")
+
+
+def feed_lines(found: Sequence[FeedHealth]) -> list[Text]:
+    """One line of all, and one of each that is not well."""
+    if not any(feed.health in _COLOUR for feed in found):
+        return []
+    counts = Counter(feed.health for feed in found)
+    lines = [Text("feeds: " + ", ".join(f"{count} {health}" for health, count in counts.items()), style="dim")]
+    for feed in found:
+        if feed.health in ("late", "out", "paused"):
+            lines.append(Text(f"  {feed.said}", style=_COLOUR[feed.health]))
+    return lines
+
+
+def feed_table(found: Sequence[FeedHealth], zone: tzinfo) -> Table:
+    """How each feed delivers."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for name, side in (("feed", "left"), ("now", "left"), ("every", "right"), ("jitter", "right")):
+        shown.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for name, side in (("comes", "right"), ("records old", "right"), ("last file", "left"), ("next due", "left")):
+        shown.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for feed in found:
+        shown.add_row(
+            feed.feed,
+            Text(feed.health, style=_COLOUR.get(feed.health, "dim")),
+            _duration(feed.period_us),
+            _duration(feed.jitter_us),
+            _duration(feed.learned_period_us),
+            _duration(feed.stamp_us),
+            _second(feed.last_us, zone),
+            _second(feed.next_us, zone),
+        )
+    return shown
+
+
+def _duration(duration_us: int | None) -> str:
+    return "-" if duration_us is None else format_duration(duration_us)
+
+
+def _second(at_us: int | None, zone: tzinfo) -> str:
+    return format_instant(at_us if at_us is None else at_us // SECOND_US * SECOND_US, zone)
