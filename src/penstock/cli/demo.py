@@ -24,6 +24,7 @@ from penstock.cli.netops.summary import DemoSummary, TableSummary, render_summar
 from penstock.cli.starter import copy_project
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
+from penstock.declare.settings import write_settings
 from penstock.engine.clock import Clock
 from penstock.engine.runtime import Runtime
 from penstock.errors import PenstockError
@@ -66,15 +67,19 @@ def run_demo(
     console: Console | None = None,
     spark: SparkSession | None = None,
     network: Network | None = None,
+    policy: str | None = None,
 ) -> DemoSummary:
     """Make the demo's project in a folder, deliver its feeds for so long, and follow them until nothing is left to do.
 
-    Without a console nothing is shown. `network` replaces the feeds that are delivered by default.
+    Without a console nothing is shown. `network` replaces the feeds that are delivered by default, `policy` the default
+    policy.
     """
     began = time.monotonic()
     folder = folder or FOLDER
     network = network or default_network(seconds, speed)
     write_demo(folder)
+    if policy is not None:
+        write_settings(folder, "run", {"policy": policy})
     deliveries = network.deliveries()
     for delivery in network.history():
         deliver(folder, delivery)
