@@ -24,6 +24,7 @@ from penstock.control.asked import RequestStatus, requests
 from penstock.control.controller import Controller
 from penstock.control.explain import Explanation, explain
 from penstock.control.health import FeedHealth, feed_healths
+from penstock.control.recovery import Recovery, recoveries
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
@@ -255,6 +256,10 @@ class Warehouse:
     def feeds(self) -> list[FeedHealth]:
         """How each feed delivers: healthy, late, out, or paused."""
         return feed_healths(self.state(), self.clock.now_us())
+
+    def recoveries(self) -> list[Recovery]:
+        """Tables that catch up after an outage or a pause, and when that should be over."""
+        return recoveries(self.state(), self.clock.now_us())
 
     def pause(self, feed: str, *, reason: str = "") -> Paused:
         """Notice files of a feed, but load none until it is resumed."""

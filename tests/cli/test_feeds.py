@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from penstock.app import Warehouse
-from penstock.control.events import Event, FeedFile, FeedWentOut, FileArrived, RunStarted, WarehouseDeclared
+from penstock.control.events import (
+    Event,
+    FeedCameBack,
+    FeedFile,
+    FeedWentOut,
+    FileArrived,
+    RunStarted,
+    WarehouseDeclared,
+)
 from penstock.model.time import MINUTE_US
 from tests.cli.test_bounds import project, run
 
@@ -75,3 +83,19 @@ def test_an_outage_on_record(folder: Path) -> None:
             event = FeedWentOut(now - 8 * MINUTE_US, "stats", now - 19 * MINUTE_US, now - 24 * MINUTE_US)
             warehouse.store.append(conn, [event])
     assert "stats: out for 19m" in run("status", "-p", str(folder)).output
+
+
+def test_status_shows_a_recovery(folder: Path) -> None:
+    with Warehouse(folder) as warehouse:
+        now = warehouse.clock.now_us()
+        with warehouse.store.write() as conn:
+            out = FeedWentOut(now - 90 * MINUTE_US, "stats", now - 100 * MINUTE_US, now - 105 * MINUTE_US)
+            warehouse.store.append(conn, [out, FeedCameBack(now - 20 * MINUTE_US, "stats", now - 100 * MINUTE_US)])
+    shown = run("status", "-p", str(folder)).output
+    assert "stats: recovers after 1h 20m of outage of stats, 1h 20m behind, expected to end at" in shown
+    assert ", proven: " in shown and " at the latest" in shown
+    found = json.loads(run("status", "-p", str(folder), "--json").stdout)["recovery"]
+    assert [(each["table"], each["cause"], each["pending_files"]) for each in found] == [
+        ("stats", "outage", 16),
+        ("hourly", "outage", 0),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 
 import pytest
 
@@ -25,6 +26,7 @@ from penstock.control.events import (
 from penstock.control.explain import explain
 from penstock.control.guarantees import violated
 from penstock.control.health import FeedWatch, feed_health
+from penstock.control.recovery import recoveries
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
@@ -268,3 +270,45 @@ def test_a_bound_that_does_not_hold_is_told_with_the_assumption_that_failed() ->
     assert found.said == "the last file of `router_stats` came 30m ago, one every 5m was expected"
     state.apply(FeedPaused(minute(30), "router_stats"))
     assert violated(state, minute(30)) == []
+
+
+def behind(policy: str, files: int = 10) -> State:
+    """Two tracks, a feed every 5 minutes, 20 s an update; out from 09:05 and back at 10:00 with all that was missed."""
+    feeds = (Feed("router_stats", 5 * MINUTE_US),)
+    tables = (
+        Table("stats", "hour", feed="router_stats", cost_us=20 * SECOND_US),
+        Table("hourly", "hour", sources=(Source("stats", (0, 1)),), cost_us=40 * SECOND_US),
+    )
+    state = State()
+    state.apply(RunStarted(T0, "me"))
+    state.apply(WarehouseDeclared(T0, feeds, tables, 2, policy))
+    state.apply(FileArrived(T0, "router_stats", FeedFile("a", "1", 10, T0)))
+    state.apply(FeedWentOut(minute(20), "router_stats", minute(5), T0))
+    for n in range(files):
+        state.apply(FileArrived(minute(60), "router_stats", FeedFile(f"{n}", "1", 10, minute(60))))
+    state.apply(FeedCameBack(minute(60), "router_stats", minute(5)))
+    return state
+
+
+def test_a_recovery_with_its_expected_and_its_proven_end() -> None:
+    stats, hourly = recoveries(behind("adaptive"), minute(60))
+    assert (stats.table, stats.cause, stats.outage_us, stats.pending_files) == ("stats", "outage", 55 * MINUTE_US, 11)
+    assert (stats.lag_us, hourly.lag_us) == (55 * MINUTE_US, 55 * MINUTE_US)
+    # 11 updates of 20 s, in what its own normal share of 20/300 leaves of a track; then 11 of 40 s with a share of 40/300.
+    assert stats.expected_end_us == minute(60) + ceil(220 * SECOND_US / (1 - 20 / 300))
+    assert hourly.expected_end_us == stats.expected_end_us + ceil(440 * SECOND_US / (1 - 40 / 300))
+    # Y = 20 + (20 + 40 - 20) / (2 - 1) = 60 s, Theta = 360 s; p' = 20 s as the rest of a track is free:
+    # x = (360 * 300 + (3300 + 300) * 20) / (300 - 20) = 642.86 s
+    assert stats.latest_end_us == minute(60) + ceil((360 * 300 + 3600 * 20) * SECOND_US / 280)
+    assert hourly.latest_end_us is not None and hourly.latest_end_us > stats.latest_end_us
+
+
+def test_nothing_is_proven_under_another_policy() -> None:
+    stats, _ = recoveries(behind("fifo"), minute(60))
+    assert stats.expected_end_us is not None and stats.latest_end_us is None
+
+
+def test_a_recovery_that_is_paused_is_not_one() -> None:
+    state = behind("adaptive")
+    state.apply(FeedPaused(minute(60), "router_stats"))
+    assert recoveries(state, minute(60)) == []

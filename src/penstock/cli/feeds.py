@@ -14,7 +14,8 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.control.health import FeedHealth
-from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.control.recovery import Recovery
+from penstock.model.time import SECOND_US, format_duration, format_instant, moment
 
 _COLOUR = {"healthy": "green", "late": "yellow", "out": "bold red", "paused": "cyan"}
 
@@ -71,6 +72,22 @@ def feed_lines(found: Sequence[FeedHealth]) -> list[Text]:
     return lines
 
 
+def recovery_lines(found: Sequence[Recovery], now_us: int, zone: tzinfo) -> list[Text]:
+    """Tables that catch up, and until when."""
+    lines = []
+    for each in found:
+        after = f"after {format_duration(_whole(each.outage_us))} of {each.cause} of {each.feed}"
+        expected = "its end is not known yet"
+        if each.expected_end_us is not None:
+            expected = f"expected to end at {_time(each.expected_end_us, now_us, zone)}"
+        proven = ""
+        if each.latest_end_us is not None:
+            proven = f", proven: {_time(each.latest_end_us, now_us, zone)} at the latest"
+        behind = format_duration(_whole(each.lag_us))
+        lines.append(Text(f"{each.table}: recovers {after}, {behind} behind, {expected}{proven}", style="yellow"))
+    return lines
+
+
 def feed_table(found: Sequence[FeedHealth], zone: tzinfo) -> Table:
     """How each feed delivers."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
@@ -94,6 +111,16 @@ def feed_table(found: Sequence[FeedHealth], zone: tzinfo) -> Table:
 
 def _duration(duration_us: int | None) -> str:
     return "-" if duration_us is None else format_duration(duration_us)
+
+
+def _whole(duration_us: int) -> int:
+    return duration_us // SECOND_US * SECOND_US
+
+
+def _time(at_us: int, now_us: int, zone: tzinfo) -> str:
+    """The time of day, with the day if that is another."""
+    then = moment(at_us, zone)
+    return then.strftime("%H:%M:%S" if then.date() == moment(now_us, zone).date() else "%Y-%m-%d %H:%M:%S")
 
 
 def _second(at_us: int | None, zone: tzinfo) -> str:

@@ -13,10 +13,11 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
-from penstock.cli.feeds import feed_lines, feed_table
+from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
 from penstock.control.guarantees import violated
 from penstock.control.health import feed_healths
+from penstock.control.recovery import recoveries
 from penstock.control.state import State
 from penstock.control.status import TableStatus
 from penstock.control.status import status as status_rows
@@ -49,6 +50,7 @@ def status(
                 Text(head, style="dim"),
                 status_table(rows, zone, out.width),
                 *feed_lines(found),
+                *recovery_lines(recoveries(state, now_us), now_us, zone),
                 *violation_lines(state, now_us),
                 *([feed_table(found, zone)] if feeds else []),
                 *_notes(state),
@@ -63,6 +65,7 @@ def status(
                     "running": state.owner is not None,
                     "tables": status_rows(state, now_us),
                     "feeds": feed_healths(state, now_us, zone),
+                    "recovery": recoveries(state, now_us),
                     "violated": violated(state, now_us),
                     "quarantine": [
                         {"feed": q.feed, "file": q.file.uri, "reason": q.reason} for q in state.quarantine.values()

@@ -228,6 +228,7 @@ def model_of(
     deliveries = {
         name: Delivery(
             graph.periods_us[name],
+            jitter_us=graph.feeds[table.feed].jitter_us or 0,
             stamp_us=0 if graph.feeds[table.feed].punctuated else graph.feeds[table.feed].lateness_us,
         )
         for name, table in graph.tables.items()
