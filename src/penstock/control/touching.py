@@ -91,16 +91,15 @@ def not_loaded(state: State, tables: Iterable[str]) -> Missing:
     return Missing(len(arrivals), min(arrivals, default=None))
 
 
-def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> tuple[Estimate, float]:
-    """How long the steps take on the tracks that there are, and the work in them."""
+def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate:
+    """How long the steps take on the tracks that there are."""
     left = {
         running.job.table: _left(state, running.job.expected_s, running.started_us, now_us)
         for running in state.busy.values()
     }
     tracks = [left[running.job.table].mean_s for running in state.busy.values()]
     free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
-    chain = span(state.graph, steps, lambda step: _cost(made_by(state, step.table)), free or (0.0,), left)
-    return chain, sum(_cost(made_by(state, step.table)).mean_s for step in steps)
+    return span(state.graph, steps, lambda step: _cost(made_by(state, step.table)), free or (0.0,), left)
 
 
 def _left(state: State, expected_s: float, started_us: int, now_us: int) -> Estimate:

@@ -54,7 +54,8 @@ def of_refresh(
     steps = to_refresh(state, touched)
     if not steps or any(state.tables[step.table].failed for step in steps):
         return None
-    wait, work_s = refresh_time(state, steps, now_us)
+    # What is refreshed would be updated anyway, only later, so the query is charged with none of it.
+    wait = refresh_time(state, steps, now_us)
     way = Way.WAIT if are_running(state, steps) else Way.REFRESH
     option = Option(
         way,
@@ -63,7 +64,6 @@ def of_refresh(
         0,
         True,
         max(wait, ahead),
-        0.0 if way is Way.WAIT else work_s,
-        tuple(step.table for step in steps),
+        tables=tuple(step.table for step in steps),
     )
     return option, steps
