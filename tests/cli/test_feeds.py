@@ -71,6 +71,14 @@ def test_pause_and_resume(folder: Path) -> None:
         assert len(warehouse.state().tables["stats"].files) == 16
 
 
+def test_a_declared_jitter_is_part_of_what_is_proven(folder: Path) -> None:
+    settings = folder / "penstock.toml"
+    settings.write_text(settings.read_text().replace('period = "5m"', 'period = "5m"\njitter = "2m"'))
+    found = json.loads(run("bounds", "-p", str(folder), "--json").stdout)["guarantees"]
+    # Theta + p + (p + J) = 360 + 300 + 420 s
+    assert next(each for each in found if each["table"] == "stats")["bound"]["staleness_us"] == 1_080_000_000
+
+
 def test_a_feed_that_is_not_there(folder: Path) -> None:
     result = run("pause", "stat", "-p", str(folder), code=1)
     assert "there is no feed `stat` in this project; did you mean `stats`?" in result.output

@@ -221,6 +221,21 @@ def test_paused_files_wait_and_nothing_is_lost() -> None:
     assert replay(again.log) == []
 
 
+def test_the_adaptive_policy_does_not_wait_for_what_is_paused() -> None:
+    life = delivered(policy="adaptive")
+    life.tell(FeedPaused(minute(13), "router_stats"))
+    for n in (14, 16, 18, 20):
+        life.file(minute(n))
+    assert life.work(minute(20)) == []
+    assert life.controller.wake_at_us is None and life.controller.idle
+    life.tell(FeedResumed(minute(21), "router_stats"))
+    assert set(life.state.recovering) == {"stats", "hourly"}
+    ran = [life.work(minute(21) + n * 10 * SECOND_US) for n in range(60)]
+    assert sum("stats" in each for each in ran) >= 1 and not life.state.tables["stats"].files
+    assert not life.state.recovering
+    assert replay(life.log) == []
+
+
 def test_a_feed_may_be_paused_before_the_first_run() -> None:
     state = State().fold([(1, FeedPaused(T0, "router_stats", "not yet"))])
     state.fold(enumerate((RunStarted(T0, "one"), WarehouseDeclared(T0, (STATS,), TABLES, 1, "fifo")), 2))
