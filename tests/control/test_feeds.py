@@ -146,6 +146,10 @@ def test_it_comes_back() -> None:
     assert found.next_us == minute(32)
 
 
+def test_seconds_are_told_where_they_matter() -> None:
+    assert delivered().health(minute(14.6)).said == "router_stats: late by 36s, last file 09:12:00"
+
+
 def test_how_old_records_are_is_learned() -> None:
     assert delivered().health(minute(13)).stamp_us == 5 * SECOND_US
 
@@ -216,6 +220,8 @@ def test_paused_files_wait_and_nothing_is_lost() -> None:
     again = life.resumed_from_disk()
     again.tell(FeedResumed(minute(60), "router_stats"))
     assert again.look(minute(61)) == []  # the wait begins anew
+    late = again.health(minute(63))
+    assert late.said == "router_stats: late by 1m, last file 09:18"
     assert again.work(minute(61)) == ["stats", "hourly"]
     assert again.state.tables["stats"].last is not None and len(again.state.tables["stats"].last.job.files) == 3
     assert replay(again.log) == []

@@ -18,7 +18,7 @@ from penstock.control.feedstate import FeedState
 from penstock.control.state import State
 from penstock.model.rhythm import Rhythm
 from penstock.model.tables import Feed
-from penstock.model.time import SECOND_US, format_duration, format_instant, moment
+from penstock.model.time import MINUTE_US, SECOND_US, format_duration, format_instant, moment
 
 Health = Literal["healthy", "late", "out", "paused", "learning", "not watched"]
 # So many periods without a file.
@@ -69,7 +69,9 @@ def expectation(state: State, feed: Feed, known: FeedState, rhythm: Rhythm | Non
     if feed.guessed:
         # Files that were there before anyone looked come faster than they were made.
         out = max(out, silent_from + feed.period_us)
-    return Expectation(period, jitter, last + period, min(late, out), out)
+    # What did not come while nobody looked is missed, but not what did not come during a pause.
+    due = max(last, known.expected_us or 0) + period
+    return Expectation(period, jitter, due, min(late, out), out)
 
 
 def _rhythm(feed: Feed, known: FeedState) -> Rhythm | None:
@@ -149,10 +151,14 @@ def _said(
 
 
 def _clock(at_us: int, now_us: int, zone: tzinfo) -> str:
-    """The time of day, with the day if that is another."""
+    """The time of day, with seconds if it is not long ago, with the day if that is another."""
     then = moment(at_us, zone)
     today = then.date() == moment(now_us, zone).date()
-    return then.strftime("%H:%M") if today else format_instant(at_us // SECOND_US * SECOND_US, zone)
+    return (
+        then.strftime("%H:%M:%S" if now_us - at_us < 5 * MINUTE_US else "%H:%M")
+        if today
+        else format_instant(at_us // SECOND_US * SECOND_US, zone)
+    )
 
 
 class FeedWatch:
