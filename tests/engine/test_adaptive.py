@@ -75,7 +75,7 @@ def test_a_backlog_is_loaded_file_by_file_in_order_and_decided_again_from_the_lo
         assert [uri for job in loads for uri in job] == [f"{hour:03d}.csv" for hour in range(6)]
         assert all(len(job) == 1 for job in loads)
         assert any("deadline" in event.why for event in starts)
-        assert any("a track idles" in event.why for event in starts)
+        assert any("an idle track" in event.why for event in starts)
         assert replay(log) == []
         con = attach(folder)
         assert rows(con, "SELECT sum(v), count(*) FROM lake.broken") == [(15, 6)]

@@ -76,7 +76,7 @@ def test_every_free_track_gets_a_job_and_says_why() -> None:
 def test_first_in_first_out() -> None:
     starts = decide(Fifo(), ready("late", release_us=7), ready("early", release_us=3), tracks=2)
     assert [start.table for start in starts] == ["early", "late"]
-    assert starts[0].why.startswith("its work has waited longest")
+    assert starts[0].why.startswith("has waited longest")
 
 
 def test_upkeep_only_when_there_is_nothing_else_and_a_track_to_spare() -> None:

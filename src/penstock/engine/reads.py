@@ -96,7 +96,11 @@ def _measured(
     reflected: dict[str, int] = {}
     for version in versions:
         for base in state.graph.origins[version.table]:
-            reflected[base] = min(version.reflects.get(base, 0), reflected.get(base, state.tables[base].snapshot))
+            upto = version.reflects.get(base, 0)
+            if state.graph.flows[version.table] and state.graph.flows[base] and version.complete_us is not None:
+                # A table that goes step by step has of what its base published only the rows up to its own edge.
+                upto = store.snapshot_upto(conn, base, upto, version.complete_us)
+            reflected[base] = min(upto, reflected.get(base, state.tables[base].snapshot))
     for base, snapshot in reflected.items():
         count, first_us = store.files_after(conn, base, snapshot)
         missing += count

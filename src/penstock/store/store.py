@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, or_, select, update
 from sqlalchemy import event as sa_event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -273,6 +273,16 @@ class Store:
         """Which publication of each base table a recorded version contains."""
         found: dict[str, int] = json.loads(row.reflects)
         return found
+
+    def snapshot_upto(self, conn: Connection, table: str, snapshot: int, edge_us: int) -> int:
+        """Of the publications of a base table up to a snapshot, the last that was complete no further than to a time."""
+        own = tables.version.c
+        found = select(func.max(own.snapshot)).where(
+            own.table_name == table,
+            own.snapshot <= snapshot,
+            or_(own.complete_us.is_(None), own.complete_us <= edge_us),
+        )
+        return int(conn.execute(found).scalar() or 0)
 
     def files_after(self, conn: Connection, table: str, snapshot: int) -> tuple[int, int | None]:
         """How many files the publications of a base table after a snapshot brought, and when the first of these files arrived. A

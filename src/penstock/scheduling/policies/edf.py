@@ -14,4 +14,4 @@ class Edf(IndexPolicy):
         return -job.deadline_us / SECOND_US, 0.0
 
     def why(self, job: ReadyJob, value: float) -> str:
-        return f"its deadline {format_instant(job.deadline_us)} is the earliest"
+        return f"has the earliest deadline, {format_instant(job.deadline_us)}"

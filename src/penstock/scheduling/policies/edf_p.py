@@ -15,4 +15,4 @@ class EdfP(IndexPolicy):
         return job.deadline_us
 
     def why(self, job: ReadyJob, value: float) -> str:
-        return f"its priority {job.inherited:g} is the highest, its deadline {format_instant(job.deadline_us)} the earliest of those"
+        return f"has the highest priority, {job.inherited:g}, and of those the earliest deadline, {format_instant(job.deadline_us)}"

@@ -12,4 +12,4 @@ class Fifo(IndexPolicy):
         return -job.release_us / SECOND_US, 0.0
 
     def why(self, job: ReadyJob, value: float) -> str:
-        return f"its work has waited longest, since {format_instant(job.release_us)}"
+        return f"has waited longest, since {format_instant(job.release_us)}"

@@ -60,7 +60,7 @@ class Patient(IndexPolicy):
     def why(self, job: ReadyJob, value: float) -> str:
         late = f" and {job.late} changed old partition{'s' if job.late > 1 else ''}" if job.late else ""
         return (
-            f"{format_duration(job.gain_us)} of data{late} in about {job.expected_s:.2f}s, of which {job.start_up_s:.2f}s "
+            f"brings {format_duration(job.gain_us)} of data{late} in about {job.expected_s:.2f}s, of which {job.start_up_s:.2f}s "
             f"start-up, at priority {job.inherited:g}: waiting for more would save less than that of any other ready table"
         )
 

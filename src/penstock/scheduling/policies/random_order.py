@@ -53,4 +53,4 @@ class Random(IndexPolicy):
         return int(situation.memory.get("random", mixed(self.seed)))
 
     def why(self, job: ReadyJob, value: float) -> str:
-        return "drawn by lot"
+        return "was drawn by lot"

@@ -189,9 +189,9 @@ def _why(choice: Choice, modes: Modes, job: ReadyJob) -> str:
     progress = modes[choice.table]
     behind = format_duration(progress.lag_us)
     if choice.background:
-        return f"a track idles: it is {behind} behind, which costs most of all that could use it"
+        return f"is {behind} behind, which costs most of all that could use an idle track"
     mode = "recovering" if progress.recovering else "in normal mode"
-    return f"its deadline {format_instant(choice.deadline_us)} is the earliest; {mode}, {behind} behind"
+    return f"has the earliest deadline, {format_instant(choice.deadline_us)}; {mode}, {behind} behind"
 
 
 def model_of(
