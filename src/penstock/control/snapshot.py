@@ -13,8 +13,9 @@ from typing import Any
 from penstock.control.awaiting import Awaited
 from penstock.control.events import FeedFile, Job
 from penstock.control.feedstate import FeedState, Recovering
+from penstock.control.filing import QuarantinedFile
 from penstock.control.request import Request
-from penstock.control.state import QuarantinedFile, State
+from penstock.control.state import State
 from penstock.control.tablestate import Counts, Running, TableState
 from penstock.errors import PenstockError
 from penstock.model.freshness import Staleness

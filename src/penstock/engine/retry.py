@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.control.events import Event, FeedFile, FileArrived, FileRewritten, TableRetried
-from penstock.control.state import QuarantinedFile, State
+from penstock.control.filing import QuarantinedFile
+from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.inspect import Malformed, look_at
 from penstock.errors import PenstockError

@@ -1,0 +1,103 @@
+"""The files that base tables have to load, and what is promised of those to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.control.events import FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.control.feeding import Feeding
+from penstock.control.propagation import Change
+from penstock.control.tablestate import TableState
+from penstock.model.partitions import PartitionSet
+from penstock.requests.needs import restated
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedFile:
+    feed: str
+    file: FeedFile
+    reason: str
+    at_us: int
+
+
+class Filing(Feeding):
+    def __init__(self) -> None:
+        super().__init__()
+        self.quarantine: dict[str, QuarantinedFile] = {}
+        self.rewritten: dict[str, int] = {}
+
+    def _fed(self, feed: str) -> Iterator[TableState]:
+        fed = (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
+        return (state for state in fed if state.table.leader is None)
+
+    def _file_arrived(self, event: FileArrived) -> None:
+        self._hear(event.feed, event.at_us, delivery=True)
+        for state in self._fed(event.feed):
+            self._to_load(state, event.file)
+
+    def _file_rewritten(self, event: FileRewritten) -> None:
+        self._hear(event.feed, event.at_us)
+        self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
+        for state in self._fed(event.feed):
+            self._to_load(state, event.file)
+            had = PartitionSet.of(*event.ranges).hull(state.table.grain)
+            state.needs.add(had, restated(event.at_us, self.number))
+
+    def _to_load(self, state: TableState, file: FeedFile) -> None:
+        if self.quarantine:
+            self.quarantine.pop(file.uri, None)
+        before = state.files.get(file.uri)
+        if before is None:
+            state.arrived += 1
+            state.order[file.uri] = state.arrived
+        else:
+            state.amount -= before.size_bytes
+        state.files[file.uri] = file
+        state.amount += file.size_bytes
+        state.counts.requests += 1
+        self.touched.add(state.table.name)
+
+    def _file_quarantined(self, event: FileQuarantined) -> None:
+        uri = event.file.uri
+        self._hear(event.feed, event.file.arrived_us)
+        self.quarantine[uri] = QuarantinedFile(event.feed, event.file, event.reason, event.at_us)
+        for state in self._fed(event.feed):
+            dropped = state.files.pop(uri, None)
+            if dropped is not None:
+                state.amount = max(0.0, state.amount - dropped.size_bytes)
+                del state.order[uri]
+            self._keep_promises(state, event.at_us)
+            self.touched.add(state.table.name)
+
+    def _punctuation(self, event: PunctuationArrived) -> None:
+        self._hear(event.feed, event.at_us)
+        for state in self._fed(event.feed):
+            promises = state.promises
+            upto = event.upto_us
+            if promises and promises[-1][0] == state.arrived:
+                upto = max(upto, promises.pop()[1])
+            promises.append((state.arrived, upto))
+            self._keep_promises(state, event.at_us)
+
+    def _keep_promises(self, state: TableState, at_us: int) -> None:
+        """A promise holds for the table once every file that came before it is loaded."""
+        if not state.promises:
+            return
+        unloaded = [state.order[next(iter(state.files))]] if state.files else []
+        if state.loading is not None:
+            unloaded.append(state.loading)
+        edge = state.edge_us
+        while state.promises and (not unloaded or state.promises[0][0] < min(unloaded)):
+            upto = state.promises.popleft()[1]
+            edge = upto if edge is None else max(edge, upto)
+        if edge is not None and edge != state.edge_us:
+            self._complete(state, edge, at_us)
+            if state.exists:
+                # Nothing is new but that rows which are there already may be used.
+                self.tell_readers(state, Change(self.snapshot + 1, True, (), at_us))
+
+    def _complete(self, state: TableState, edge_us: int, at_us: int) -> None:
+        if state.edge_us is None or edge_us > state.edge_us:
+            state.edge_us = edge_us
+            state.staleness.moved(at_us, edge_us)

@@ -1,0 +1,277 @@
+"""Updates, from the start of a job to what it published, or to its failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.control.awaiting import Awaited
+from penstock.control.backfilling import Backfilling
+from penstock.control.events import (
+    Job,
+    Publication,
+    TableRetried,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    UpdateStopped,
+)
+from penstock.control.filing import Filing
+from penstock.control.propagation import Change, Dated
+from penstock.control.tablestate import Running, TableState
+from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
+from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.requests.needs import Need, partitions_of, restated
+
+BACK_OFF_US = 1 * SECOND_US
+LONGEST_BACK_OFF_US = 300 * SECOND_US
+
+
+class Updating(Backfilling, Filing):
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied = 0
+        self.jobs = 0
+        # What runs, by track; also jobs of tables that are no longer declared, until they end.
+        self.busy: dict[int, Running] = {}
+        self.awaited = Awaited()
+        # How long updates took since the demand was last told.
+        self.worked_s = 0.0
+
+    def _started(self, event: UpdateStarted) -> None:
+        self.jobs += 1
+        running = Running(event.job, event.track, event.at_us, event.why)
+        self.busy[event.track] = running
+        for job in event.job.each:
+            state = self.tables.get(job.table)
+            if state is not None:  # else it was taken out of the warehouse just now
+                state.running = running if job is event.job else replace(running, job=job)
+                self._taken(state, job, event)
+
+    def _taken(self, state: TableState, job: Job, event: UpdateStarted) -> None:
+        self._touch(job.table)
+        if job.files:
+            state.loading = min(state.order.get(file.uri, state.arrived) for file in job.files)
+        for file in job.files:
+            if state.files.get(file.uri) == file:  # else other content came after the decision
+                del state.files[file.uri], state.order[file.uri]
+        if job.table in self.awaited:
+            everything = EVERYTHING if state.table.is_base else PartitionSet()
+            self.awaited.started(job.table, everything | partitions_of(job.pieces))
+        decided_at = event.decided_at or self.applied
+        for piece in job.pieces:
+            for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
+                here = PartitionSet(((start, end),))
+                if need.last <= decided_at:
+                    continue
+                if not need.changed and not piece.need.append and job.kind == "derive":
+                    # It was only asked for again, and the job makes it from nothing.
+                    for number in set(need.requests).difference(piece.need.requests):
+                        self.join_running(state, here, number)
+                else:
+                    # Something changed after the decision, which the job will not see.
+                    state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
+        state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
+
+    def _finished(self, event: UpdateFinished) -> None:
+        for publication in event.publications:
+            self.snapshot = max(self.snapshot, publication.snapshot)
+        ended = self._ended(event.job, event.table)
+        for state in ended:
+            self._done(state, event, len(ended))
+            if self.recovering:
+                self._see_whether_recovered(state.table.name)
+
+    def _done(self, state: TableState, event: UpdateFinished, together: int) -> None:
+        running, state.running, state.loading = state.running, None, None
+        state.overrun = state.stopped = False
+        assert running is not None
+        job = running.job
+        state.last, state.last_finished_us, state.last_how = running, event.at_us, event.how
+        state.attempt, state.error, state.retry_at_us, state.failed = 0, None, None, False
+        if job.kind == "upkeep":
+            state.small_files = 0
+            state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
+            return
+        if job.table == event.table:
+            # What a group takes is known of the group, by the first of its tables.
+            first = self.graph.grouped_with(job.table)[0]
+            self.tables[first].cost.observe(sum(each.amount for each in job.each), event.seconds)
+            self.worked_s += event.seconds
+        state.counts.updates += 1
+        state.counts.busy_s += event.seconds / together
+        state.counts.folded += event.how.startswith("fold")
+        if job.files:
+            newest = max(file.arrived_us for file in job.files)
+            state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
+        for publication in event.publications:
+            if publication.table == job.table:
+                self._published(state, publication, job, event.at_us)
+            elif publication.table in self.graph.followers.get(job.table, ()) and publication.table in self.tables:
+                self._published(self.tables[publication.table], publication, job, event.at_us)
+                self._followed(self.tables[publication.table], state)
+        self._reload(state, event)
+        self._keep_promises(state, event.at_us)
+        if state.redefined:
+            self._restate(state, event.at_us)
+        if self.requests:
+            self._made_for_requests(state, job, event.at_us)
+
+    def _followed(self, follower: TableState, leader: TableState) -> None:
+        follower.last, follower.last_finished_us, follower.last_how = (
+            leader.last,
+            leader.last_finished_us,
+            leader.last_how,
+        )
+        follower.seen_us = leader.seen_us
+        follower.counts.updates += 1
+
+    def _touch(self, name: str) -> None:
+        """Whether a table may run depends on those with which it is made."""
+        self.touched.add(name)
+        if name in self.graph.tables:
+            leader = self.graph.tables[name].leader
+            self.touched.update((*self.graph.followers.get(name, ()), *([leader] if leader is not None else [])))
+
+    def _reload(self, state: TableState, event: UpdateFinished) -> None:
+        """Files that got other content while they were loaded: their old rows are in the table now and must go."""
+        assert state.last is not None
+        if not state.files or not any(file.uri in state.files for file in state.last.job.files):
+            return
+        flows = self.graph.flows[event.table]
+        for publication in event.publications:
+            if publication.table == event.table:
+                had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
+                state.needs.add(had, restated(event.at_us, self.number))
+
+    def _ended(self, job: str, table: str) -> list[TableState]:
+        """The tables whose running job ended; not those that are no longer declared, or if the job was given up."""
+        names = [table]
+        for track, running in self.busy.items():
+            if running.job.id == job:
+                names = [each.table for each in running.job.each]
+                del self.busy[track]
+                break
+        for name in names:
+            self._touch(name)
+        known = (self.tables[name] for name in names if name in self.tables)
+        return [state for state in known if state.running is not None and state.running.job.id == job]
+
+    def _published(self, state: TableState, publication: Publication, job: Job, at_us: int) -> None:
+        name = state.table.name
+        state.snapshot = publication.snapshot
+        if state.table.is_base:
+            state.reflects, state.consistent = {name: publication.snapshot}, True
+        else:
+            state.consistent = job.reflects is not None
+            state.reflects = dict(job.reflects) if job.reflects is not None else state.reflects
+        state.counts.rows += publication.rows
+        state.counts.quarantined_rows += publication.quarantined_rows
+        state.small_files += publication.files
+        begin = publication.begin_us
+        if begin is None and not state.table.is_base:
+            begin = self.begin(name)  # no rows as yet, but that is known from there on
+        if begin is not None:
+            state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
+        if job.files:
+            self._records_seen(state, publication, max(file.arrived_us for file in job.files))
+        if publication.leading_us is not None:
+            state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
+        if publication.complete_us is not None:
+            self._complete(state, publication.complete_us, at_us)
+        if self.graph.out[name]:
+            self.tell_readers(state, self._change(name, publication, job, at_us))
+
+    def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
+        """The publication with the times of the changes behind it: those of the base tables, however long ago."""
+        edge_at = at_us
+        found: dict[tuple[int, tuple[int, ...], bool], list[Interval]] = {}
+        for piece in job.pieces:
+            need = piece.need
+            found.setdefault((need.at_us, need.requests, self._stays(need)), []).append((piece.start_us, piece.end_us))
+            if not need.late:
+                edge_at = min(edge_at, need.at_us)
+        if not self.graph.flows[name]:
+            keys = list(found) if not job.files else [*found, (at_us, (), False)]
+            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False)])
+        elif len(found) == 1 and job.kind == "derive":
+            ranges = (Dated(PartitionSet.of(*publication.changed), *next(iter(found))),)
+        else:
+            rest = PartitionSet.of(*publication.changed)
+            dated = []
+            for key, where in found.items():
+                part = rest & PartitionSet.of(*where)
+                dated.append(Dated(part, *key))
+                rest -= part
+            ranges = tuple(each for each in (*dated, Dated(rest, at_us)) if each.where)
+        return Change(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
+
+    def _stays(self, need: Need) -> bool:
+        """Whether a change was to be made in this table and no other."""
+        if need.changed or not need.requests:
+            return False
+        known = [self.requests[number] for number in need.requests if number in self.requests]
+        return all(not request.downstream for request in known)
+
+    # Failures
+
+    def _failed(self, event: UpdateFailed) -> None:
+        for state in self._ended(event.job, event.table):
+            self._gave_up(state, event)
+
+    def _gave_up(self, state: TableState, event: UpdateFailed) -> None:
+        assert state.running is not None
+        upkeep = state.running.job.kind == "upkeep"
+        self._give_back(state, event.at_us)
+        state.counts.failures += 1
+        if upkeep:
+            state.small_files = 0
+            return
+        state.error = event.error
+        state.attempt += 1
+        if event.final or state.attempt >= state.table.attempts:
+            state.failed, state.retry_at_us = True, None
+        else:
+            state.retry_at_us = event.at_us + min(LONGEST_BACK_OFF_US, BACK_OFF_US << min(state.attempt - 1, 20))
+
+    def _stopped(self, event: UpdateStopped) -> None:
+        """Given up in favour of what came meanwhile: with that its work is pending again."""
+        for state in self._ended(event.job, event.table):
+            self._give_back(state, event.at_us)
+            state.stopped = True
+
+    def _retried(self, event: TableRetried) -> None:
+        for name in self.graph.grouped_with(event.table):
+            state = self.tables.get(name)
+            if state is not None:
+                state.failed, state.attempt, state.retry_at_us = False, 0, None
+                self.touched.add(name)
+
+    # What is left to do
+
+    def _give_back(self, state: TableState, at_us: int) -> None:
+        """A job that did not finish: its work is pending again, older files first as before."""
+        running, state.running = state.running, None
+        assert running is not None
+        self.busy.pop(running.track, None)
+        job = running.job
+        bad = self.quarantine
+        files = {file.uri: file for file in job.files if file.uri not in bad or bad[file.uri].file != file}
+        if files and state.loading is not None:
+            state.order |= dict.fromkeys(files, state.loading)
+        state.files = files | state.files
+        state.loading, state.redefined, state.overrun = None, False, False
+        grain = state.table.grain
+        for piece in job.pieces:
+            need = self.still_wanted(piece.need)
+            if need is not None:
+                self.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
+        state.amount += job.amount
+        self._settle_requests(at_us)
+        self.touched.add(state.table.name)
+
+    def _restate(self, state: TableState, at_us: int) -> None:
+        """Everything that the table has must be made again."""
+        state.redefined = state.running is not None
+        if state.exists:
+            self.require(state, self.extent(state), restated(at_us, self.number))
+            state.counts.requests += 1
