@@ -49,6 +49,7 @@ from penstock.engine.versions import QueryError, QueryResult
 from penstock.errors import PenstockError
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
+from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from penstock.tables.replica import Replica
@@ -97,6 +98,9 @@ class Warehouse:
             self.catalogue.create(conn, self.clock.now_us())
         self._given = spark
         self._fronted = False
+        self._lock = RunLock(self.store, declarations.state_folder / "run.lock")
+        # Whether the last process was killed, as of the last look at the state.
+        self.died = False
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -137,7 +141,14 @@ class Warehouse:
 
     def state(self, known: State | None = None) -> State:
         """The state as the store has it now, also while another process runs the project; `known` is brought up to date."""
-        return restored_state(self.store, known)
+        state = restored_state(self.store, known)
+        self.died = state.owner is not None and not self._lock.held
+        if self.died:
+            # Nobody writes any more, so after one more look nothing is missed.
+            state = restored_state(self.store, state)
+            if state.owner is not None:
+                state.abandoned()
+        return state
 
     def status(self) -> list[TableStatus]:
         return status(self.state(), self.clock.now_us())

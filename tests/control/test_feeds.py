@@ -16,6 +16,7 @@ from penstock.control.events import (
     FeedResumed,
     FeedWentOut,
     FileArrived,
+    Job,
     Publication,
     RunStarted,
     RunStopped,
@@ -24,7 +25,7 @@ from penstock.control.events import (
     WarehouseDeclared,
 )
 from penstock.control.explain import explain
-from penstock.control.guarantees import violated
+from penstock.control.guarantees import broken, guarantees, hanging, violated
 from penstock.control.health import FeedWatch, feed_health
 from penstock.control.recovery import recoveries
 from penstock.control.replay import replay
@@ -291,6 +292,32 @@ def test_a_bound_that_does_not_hold_is_told_with_the_assumption_that_failed() ->
     assert found.said == "the last file of `router_stats` came 30m ago, one every 5m was expected"
     state.apply(FeedPaused(minute(30), "router_stats"))
     assert violated(state, minute(30)) == []
+
+
+def test_an_update_that_hangs_is_a_lost_track() -> None:
+    """Files come as they should, but the update of one table does not end."""
+    feeds = (Feed("router_stats", MINUTE_US), Feed("alerts", MINUTE_US))
+    tables = tuple(Table(feed.name, "hour", feed=feed.name, cost_us=20 * SECOND_US) for feed in feeds)
+    state = State()
+    state.apply(RunStarted(T0, "me"))
+    state.apply(WarehouseDeclared(T0, feeds, tables, 2, "adaptive"))
+    hangs = FeedFile("a", "1", 10, T0)
+    state.apply(FileArrived(T0, "router_stats", hangs))
+    state.apply(UpdateStarted(T0, Job("1", "router_stats", "load", 0, (hangs,)), 1, "is late"))
+    for n in range(1, 11):
+        for feed in feeds:
+            state.apply(FileArrived(minute(n), feed.name, FeedFile(f"{feed.name}{n}", "1", 10, minute(n))))
+    state.tables["router_stats"].edge_us, state.tables["alerts"].edge_us = T0, minute(10)
+    # A job of at most 20 s hangs after 100 s; Y = 20 + 20 / (2 - 1) = 40 s; behind by (1m + 40s) + 1m + 1m = 3m 40s.
+    assert hanging(state, guarantees(state.graph, {}, 2)[1], T0 + 100 * SECOND_US) == {}
+    assert violated(state, T0 + 100 * SECOND_US) == []
+    (found,) = violated(state, minute(10))
+    assert (found.table, found.bound_us, found.assumption) == ("router_stats", 220 * SECOND_US, "lost track")
+    assert found.said == "1 of 2 tracks work; track 1 has been at `router_stats` for 10m, at most 20s was assumed"
+    # So is one that the bounds count on and that nobody has.
+    model = guarantees(state.graph, {}, 3)[1]
+    (found,) = broken(state, model, minute(10))
+    assert found.said.startswith("1 of 3 tracks work; track 1 has been")
 
 
 def behind(policy: str, files: int = 10) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.control.guarantees import Provision, broken, guarantees
 from penstock.errors import PenstockError
-from penstock.model.time import format_duration, parse_duration
+from penstock.model.time import SECOND_US, format_duration, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 
 _COLOUR = {"proven": "green", "not proven": "bold red", "no target": "dim", "best effort": "dim"}
@@ -43,10 +44,14 @@ def bounds(
             number = tracks or warehouse.declared.declarations.tracks
             report, model = guarantees(graph, learned, number, provision=how, outage_us=length_us)
             violated = broken(state, model, warehouse.clock.now_us())
+            policy = warehouse.declared.declarations.config.run.policy
     if json:
-        print_json({**asdict(report), "fits": report.fits, "violated": [asdict(found) for found in violated]})
+        found = {"fits": report.fits, "policy": policy, "violated": [asdict(each) for each in violated]}
+        print_json({**asdict(report), **found})
     else:
         _print(report, violated)
+        if not policy.startswith("adaptive"):
+            out.print(Text(f'this holds under policy = "adaptive"; the project has "{policy}"', style="yellow"))
 
 
 def _provision(text: str) -> Provision:
@@ -85,10 +90,21 @@ def _print(report: Report, violated: list[Violation]) -> None:
     if report.all_recovered_us is not None and report.outage_us is not None:
         text = f"all feeds out for {format_duration(report.outage_us)}: every base table has recovered {format_duration(report.all_recovered_us)} after their return at the latest"
         out.print(Text(text))
-    for violation in violated:
-        behind, proven = format_duration(violation.staleness_us), format_duration(violation.bound_us)
-        head = f"{violation.table} is {behind} behind now, {proven} was proven: "
-        out.print(Text(f"{head}{violation.assumption}: {violation.said}", style="red"))
+    for line in violation_lines(violated):
+        out.print(line)
+
+
+def violation_lines(violated: Sequence[Violation]) -> list[Text]:
+    """Tables that are staler than was proven, by the assumption that failed."""
+    reasons: dict[str, list[str]] = {}
+    for found in violated:
+        behind, proven = format_duration(found.staleness_us // SECOND_US * SECOND_US), format_duration(found.bound_us)
+        text = f"{found.table} ({behind} behind, {proven} proven)"
+        reasons.setdefault(f"{found.assumption}: {found.said}", []).append(text)
+    return [
+        Text(f"staler than was proven: {', '.join(tables)}: {reason}", style="red")
+        for reason, tables in reasons.items()
+    ]
 
 
 def _table(report: Report, wide: bool) -> Table:

@@ -41,12 +41,12 @@ _PREPARING_US = 2 * MINUTE_US
 
 
 class DemoClock(Clock):
-    """Real time until the demo begins, then as fast as it is told to be."""
+    """Real time until the demo begins, then as fast as it is told to be. What updates take counts at that speed from the
+    first on, so that what is learned from the history holds afterwards."""
 
     def __init__(self, speed: float, origin_us: int) -> None:
-        super().__init__()
+        super().__init__(speed)
         self._begin_us = origin_us
-        self._fast = speed
         self._pace = (time.time_ns() // 1000, origin_us - _PREPARING_US, 1.0)
 
     def now_us(self) -> int:
@@ -55,8 +55,7 @@ class DemoClock(Clock):
 
     def begin(self) -> None:
         # Time must not go back, should the preparation have taken longer than was thought.
-        self._pace = (time.time_ns() // 1000, max(self._begin_us, self.now_us()), self._fast)
-        self.speed = self._fast
+        self._pace = (time.time_ns() // 1000, max(self._begin_us, self.now_us()), self.speed)
 
 
 def run_demo(
@@ -291,7 +290,7 @@ class _Demo:
             updates=row.updates - before.updates,
             folded=row.folded - before.folded,
             failures=row.failures - before.failures,
-            busy_s=state.counts.busy_s - self.busy_before[row.table],
+            busy_s=(state.counts.busy_s - self.busy_before[row.table]) / self.clock.speed,
             rows=row.rows,
             error=row.error if row.doing == "failed" else None,
         )

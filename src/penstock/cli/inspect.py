@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from penstock.cli.bounds import violation_lines
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
@@ -23,7 +24,7 @@ from penstock.control.status import TableStatus
 from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
-from penstock.model.time import BEGIN_US, format_duration, format_instant
+from penstock.model.time import BEGIN_US, format_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -44,14 +45,14 @@ def status(
 
         def picture() -> Group:
             now_us = warehouse.clock.now_us()
-            head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state)}"
+            head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state, warehouse.died)}"
             rows, found = status_rows(state, now_us), feed_healths(state, now_us, zone)
             return Group(
                 Text(head, style="dim"),
                 status_table(rows, zone, out.width),
                 *feed_lines(found),
                 *recovery_lines(recoveries(state, now_us), now_us, zone),
-                *violation_lines(state, now_us),
+                *violation_lines(violated(state, now_us)),
                 *([feed_table(found, zone)] if feeds else []),
                 *_notes(state),
                 *_inconsistent(rows, zone),
@@ -63,6 +64,7 @@ def status(
                 {
                     "at_us": now_us,
                     "running": state.owner is not None,
+                    "died": warehouse.died,
                     "tables": status_rows(state, now_us),
                     "feeds": feed_healths(state, now_us, zone),
                     "recovery": recoveries(state, now_us),
@@ -82,20 +84,12 @@ def status(
             out.print(picture())
 
 
-def _who(state: State) -> str:
-    return "running" if state.owner is not None else "not running: `penstock run` keeps the tables fresh"
-
-
-def violation_lines(state: State, now_us: int) -> list[Text]:
-    """Bounds that do not hold."""
-    return [
-        Text(
-            f"{found.table} is staler than the {format_duration(found.bound_us)} that were proven: "
-            f"{found.assumption}: {found.said}",
-            style="red",
-        )
-        for found in violated(state, now_us)
-    ]
+def _who(state: State, died: bool) -> str:
+    if state.owner is not None:
+        return "running"
+    if died:
+        return "not running: the last process was killed, `penstock run` goes on where it was"
+    return "not running: `penstock run` keeps the tables fresh"
 
 
 def _notes(state: State) -> list[Text]:

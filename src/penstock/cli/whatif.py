@@ -144,8 +144,11 @@ def timeline(
             print_json(found.bars)
         else:
             shown = Table(box=None, header_style="bold", pad_edge=False)
-            for column in ("start", "track", "table", "took", "how", "because it"):
-                shown.add_column(column)
+            for column in ("start", "track", "table", "took", "how"):
+                shown.add_column(column, no_wrap=True)
+            # In full where there is room for it, or where it is asked for.
+            brief = out.width < 140 and not wanted
+            shown.add_column("because it", no_wrap=brief, overflow="ellipsis" if brief else "fold")
             for bar in found.bars:
                 took = "runs" if bar.end_us is None else format_duration(bar.end_us - bar.start_us)
                 how = Text("failed", style="red") if bar.failed else Text(bar.how)

@@ -9,7 +9,7 @@ from typing import Literal
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.graph import Graph
-from penstock.model.time import SECOND_US
+from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.cost import CostModel
 from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.guarantees import Report, Seen, Violation, judge, violations
@@ -18,6 +18,8 @@ from penstock.scheduling.recovery.policy import model_of
 Provision = Literal["worst", "average"]
 # A learned cost counts as the longest with so many of its usual deviations on top.
 _DEVIATIONS = 3
+# An update that takes so many times its longest time hangs: its track is lost.
+_LOST_AFTER = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +69,42 @@ def guarantees(
 
 
 def broken(state: State, model: Model, now_us: int) -> list[Violation]:
-    """Bounds that do not hold now, with the assumption that failed."""
+    """Bounds of the adaptive policy that do not hold while it runs, with the assumption that failed. What someone paused is
+    expected to be behind."""
+    if state.owner is None or not state.policy.startswith("adaptive"):
+        return []
     if any(task.cost_us <= 1 for task in model.tasks):
         return []
-    return violations(model, {name: _seen(state, table, now_us) for name, table in state.tables.items()})
+    seen = {name: _seen(state, table, now_us) for name, table in state.tables.items()}
+    paused = {name for name, table in state.tables.items() if state.paused(table) is not None}
+    return [
+        each
+        for each in violations(model, seen, state.tracks, hanging(state, model, now_us))
+        if not paused & (state.graph.ancestors[each.table] | {each.table})
+    ]
 
 
 def violated(state: State, now_us: int) -> list[Violation]:
-    """Bounds of the adaptive policy that do not hold while it runs. What someone paused is expected to be behind."""
+    """The same for the costs that are known now."""
     if state.owner is None or not state.policy.startswith("adaptive"):
         return []
     learned = {name: table.cost for name, table in state.tables.items()}
-    paused = {name for name, table in state.tables.items() if state.paused(table) is not None}
-    found = broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
-    return [each for each in found if not paused & (state.graph.ancestors[each.table] | {each.table})]
+    return broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
+
+
+def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:
+    """Tracks that do not come back from an update: each with what it is at."""
+    costs = {task.table: max(task.cost_us, model.merged_us.get(task.table, 0)) for task in model.tasks}
+    found = {}
+    for track, running in state.busy.items():
+        assumed = costs.get(running.job.table, max(costs.values(), default=0))
+        lasts = now_us - running.started_us
+        if lasts > _LOST_AFTER * assumed:
+            found[track] = (
+                f"track {track} has been at `{running.job.table}` for {format_duration(lasts)}, "
+                f"at most {format_duration(assumed)} was assumed"
+            )
+    return found
 
 
 def _seen(state: State, table: TableState, now_us: int) -> Seen:

@@ -168,13 +168,22 @@ class State(Updating):
         self.owner = event.owner
         self.watched_us = event.at_us
         self.demand, self.demand_us, self.worked_s, self.pressure = Demand(), 0, 0.0, 0.0
-        self.busy.clear()
-        for state in self.tables.values():
-            if state.running is not None:
-                self._give_back(state, event.at_us)
+        self._give_all_back(event.at_us)
 
     def _run_stopped(self, event: RunStopped) -> None:
         self.owner = None
+
+    def abandoned(self) -> None:
+        """The process that ran the project is gone without a word: what it was doing is pending again, as it will be
+        when the next one starts. For those who look; the log says nothing of it."""
+        self.owner = None
+        self._give_all_back(self.now_us)
+
+    def _give_all_back(self, at_us: int) -> None:
+        self.busy.clear()
+        for state in self.tables.values():
+            if state.running is not None:
+                self._give_back(state, at_us)
 
     # Queries
 

@@ -267,7 +267,9 @@ class Runtime:
             self.schemas.fixed(session),
             self._kept_of_flows,
         )
-        return Executor(self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner)
+        return Executor(
+            self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner, speed=self.clock.speed
+        )
 
     def _finished(self, error: BaseException | None) -> None:
         if error is not None:

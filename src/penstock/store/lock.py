@@ -21,6 +21,7 @@ from penstock.store.store import Store
 
 _ADVISORY_KEY = 7306
 _PATIENCE_S = 3.0
+_BLINK_S = 0.2
 
 
 class AlreadyRunning(PenstockError):
@@ -49,15 +50,30 @@ class RunLock:
             self._store.set_fact(conn, "owner", owner)
             self._store.set_fact(conn, "holder", json.dumps(holder))
 
+    @property
+    def held(self) -> bool:
+        """Whether some process has it now."""
+        if not self._store.is_sqlite:
+            with self._store.read() as conn:
+                sql = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
+                sql += f"WHERE locktype = 'advisory' AND objid = {_ADVISORY_KEY} AND datname = current_database()"
+                return bool(conn.exec_driver_sql(sql).scalar_one())
+        if not self._path.exists():
+            return False
+        with self._path.open("a+") as file:
+            return not _taken(file, fcntl.LOCK_SH)
+
     def _lock_file(self, holder: dict[str, object]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        # Who only asks whether it is held holds it for a moment.
+        until = monotonic() + _BLINK_S
+        while not (taken := _taken(self._file, fcntl.LOCK_EX)) and monotonic() < until:
+            sleep(0.01)
+        if not taken:
             self._file.close()
             self._file = None
-            raise AlreadyRunning(self._who()) from None
+            raise AlreadyRunning(self._who())
 
     def _lock_server(self) -> None:
         connection = self._store.engine.connect()
@@ -97,3 +113,11 @@ class RunLock:
                 self._connection.commit()
             self._connection.close()
             self._connection = None
+
+
+def _taken(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

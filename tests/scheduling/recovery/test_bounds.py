@@ -137,5 +137,14 @@ def test_a_violated_bound_names_the_assumption_that_failed(
     assert (found.table, found.assumption) == ("a", assumption)
 
 
+def test_a_track_that_hangs_is_a_lost_one() -> None:
+    seen = {"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}
+    (found,) = violations(MODEL, seen, lost={1: "track 1 hangs"})
+    assert (found.assumption, found.said) == (
+        "lost track",
+        f"{MODEL.tracks - 1} of {MODEL.tracks} tracks work; track 1 hangs",
+    )
+
+
 def test_nothing_is_said_while_the_bounds_hold() -> None:
     assert violations(MODEL, {"a": Seen(300 * S, 25 * S, 500 * S)}) == []

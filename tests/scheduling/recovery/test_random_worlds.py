@@ -37,3 +37,21 @@ def test_most_worlds_see_tables_recover() -> None:
     changes = [len(simulate(found, background=False)[0].changes) for found in map(world, range(100))]
     assert sum(count > 0 for count in changes) > 40
     assert sum(changes) > 200
+
+
+def test_most_worlds_see_updates_wait_for_the_background() -> None:
+    """Nor would they say much of idle tracks if no released job ever waited for a job that began on one, and none of these
+    were longer than the cost of its table."""
+    waited = merged = 0
+    for found in map(world, range(100)):
+        ran, _ = simulate(found, background=True, share=1.0)
+        costs = {task.table: task.cost_us for task in found.model.tasks}
+        extra = [job for job in ran.jobs if job.background]
+        merged += any(job.end_us - job.start_us > costs[job.table] for job in extra)
+        waited += any(
+            job.release_us is not None and job.release_us < job.start_us <= other.end_us
+            for job in ran.jobs
+            for other in extra
+            if not job.background and other.start_us < (job.release_us or 0) < other.end_us
+        )
+    assert waited > 40 and merged > 20

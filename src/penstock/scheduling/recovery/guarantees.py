@@ -227,22 +227,29 @@ class Violation:
     said: str
 
 
-def violations(model: Model, seen: Mapping[str, Seen], working_tracks: int | None = None) -> list[Violation]:
-    """Tables that are staler than was proven, each with the assumption that does not hold."""
-    tracks = model.tracks if working_tracks is None else working_tracks
+def violations(
+    model: Model, seen: Mapping[str, Seen], tracks: int | None = None, lost: Mapping[int, str] | None = None
+) -> list[Violation]:
+    """Tables that are staler than was proven, each with the assumption that does not hold. `tracks` are those that there
+    are, if not as many as the model has; `lost` are those of them that do not work, each with the reason."""
+    reasons = list((lost or {}).values())
+    there = model.tracks if tracks is None else tracks
+    works = ""
+    if reasons or there < model.tracks:
+        works = "; ".join((f"{there - len(reasons)} of {model.tracks} tracks work", *reasons))
     tasks = {task.table: task for task in model.tasks}
     found = []
     for table, bound in model.bounds().items():
         now = seen.get(table)
         if now is None or now.staleness_us <= bound.staleness_us:
             continue
-        assumption, said = _failed(model, tasks, seen, table, bound, tracks)
+        assumption, said = _failed(model, tasks, seen, table, bound, works)
         found.append(Violation(table, now.staleness_us, bound.staleness_us, assumption, said))
     return found
 
 
 def _failed(
-    model: Model, tasks: Mapping[str, Task], seen: Mapping[str, Seen], table: str, bound: Bound, tracks: int
+    model: Model, tasks: Mapping[str, Task], seen: Mapping[str, Seen], table: str, bound: Bound, works: str
 ) -> tuple[Literal["arrival rate", "cost", "lost track", "not known"], str]:
     for name in bound.because:
         delivery, now = model.deliveries.get(name), seen.get(name)
@@ -251,8 +258,8 @@ def _failed(
                 f"the last file of `{name}` came {format_duration(now.silent_us)} ago, "
                 f"one every {format_duration(delivery.period_us)} was expected"
             )
-    if tracks < model.tracks:
-        return "lost track", f"{tracks} of {model.tracks} tracks work"
+    if works:
+        return "lost track", works
     dear = [name for name in tasks if name in seen and seen[name].took_us > tasks[name].cost_us]
     # Its own way first, then whoever may have held it up.
     for name in sorted(dear, key=lambda name: (name not in bound.because, -seen[name].took_us)):

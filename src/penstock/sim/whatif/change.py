@@ -26,9 +26,19 @@ class FeedOutage:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowdown:
+    """Updates that start between two times after the beginning take so many times as long."""
+
+    start_us: int
+    end_us: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     volume: float = 1.0
     outages: tuple[FeedOutage, ...] = ()
+    slowdowns: tuple[Slowdown, ...] = ()
     # Tables added that are like one that there is, by their names.
     like: tuple[tuple[str, str], ...] = ()
 
@@ -38,6 +48,10 @@ class Changes:
             if outage.feed in (None, feed) and outage.start_us <= at_us < outage.end_us:
                 at_us = outage.end_us
         return at_us
+
+    def slowness(self, at_us: int) -> float:
+        """How many times as long an update takes that starts so long after the beginning."""
+        return max((slow.factor for slow in self.slowdowns if slow.start_us <= at_us < slow.end_us), default=1.0)
 
     def applied_to(self, declared: WarehouseDeclared) -> WarehouseDeclared:
         tables = {table.name: table for table in declared.tables}
@@ -57,7 +71,7 @@ def parse_changes(
     """As users write them: outages as `10m..25m` or `feed@10m..25m`, tables as `name` or `name*3`."""
     feeds = [feed.name for feed in declared.feeds]
     tables = [table.name for table in declared.tables]
-    return Changes(volume, tuple(_outage(text, feeds) for text in outages), tuple(_additions(additions, tables)))
+    return Changes(volume, tuple(_outage(text, feeds) for text in outages), like=tuple(_additions(additions, tables)))
 
 
 def _outage(text: str, feeds: Sequence[str]) -> FeedOutage:

@@ -138,6 +138,7 @@ class Replay:
                 job.table
             ].choice(luck)
         seconds *= self.crowding.factor(len(self.controller.state.busy))
+        seconds *= self.changes.slowness(now_us - self.recording.start_us)
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
         self.busy_us += took_us
         self.kernel.at(now_us + took_us, _END, lambda now: self._finish(now, job, took_us))
