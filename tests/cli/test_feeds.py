@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,28 @@ from penstock.control.events import (
     FeedFile,
     FeedWentOut,
     FileArrived,
+    Job,
     RunStarted,
+    UpdateStarted,
     WarehouseDeclared,
 )
 from penstock.model.time import MINUTE_US
+from penstock.store.lock import RunLock
 from tests.cli.test_bounds import project, run
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Iterator[Path]:
     """A feed with a file every 5 minutes, the last 24 minutes ago, since 3 hours ago watched by a process."""
+    watched(tmp_path)
+    with Warehouse(tmp_path) as warehouse:
+        lock = RunLock(warehouse.store, tmp_path / ".penstock" / "run.lock")
+        lock.acquire("one")
+        yield tmp_path
+        lock.release()
+
+
+def watched(tmp_path: Path) -> None:
     project(tmp_path)
     with Warehouse(tmp_path) as warehouse:
         now = warehouse.clock.now_us()
@@ -36,7 +49,6 @@ def folder(tmp_path: Path) -> Path:
             events.append(FileArrived(at, "stats", FeedFile(f"landing/stats/{back}.csv", "c", 100, at)))
         with warehouse.store.write() as conn:
             warehouse.store.append(conn, events)
-    return tmp_path
 
 
 def test_status_shows_an_outage(folder: Path) -> None:
@@ -107,3 +119,27 @@ def test_status_shows_a_recovery(folder: Path) -> None:
         ("stats", "outage", 16),
         ("hourly", "outage", 0),
     ]
+
+
+def test_what_a_killed_process_did_is_pending_again(tmp_path: Path) -> None:
+    watched(tmp_path)
+    with Warehouse(tmp_path) as warehouse:
+        (first, *_) = warehouse.state().tables["stats"].files.values()
+        now = warehouse.clock.now_us()
+        with warehouse.store.write() as conn:
+            job = Job("job-000001", "stats", "load", 0, (first,))
+            warehouse.store.append(conn, [UpdateStarted(now, job, 0, "is late")])
+        state = warehouse.state()
+        assert warehouse.died and state.owner is None and not state.busy
+        assert len(state.tables["stats"].files) == 16
+        # The next process says so in the log, and then it is the same.
+        with warehouse.store.write() as conn:
+            warehouse.store.append(conn, [RunStarted(now, "two")])
+        lock = RunLock(warehouse.store, tmp_path / ".penstock" / "run.lock")
+        lock.acquire("two")
+        state = warehouse.state(state)
+        assert state.owner == "two" and not warehouse.died and len(state.tables["stats"].files) == 16
+        lock.release()
+    shown = run("status", "-p", str(tmp_path)).output
+    assert "not running: the last process was killed" in shown and "pending" in shown
+    assert json.loads(run("status", "-p", str(tmp_path), "--json").stdout)["died"]
