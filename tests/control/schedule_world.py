@@ -243,7 +243,7 @@ class World:
         for command in commands:
             for job in command.job.each:
                 self.check_reads(job)
-        return [UpdateStarted(c.at_us, c.job, c.track, c.why, decided_at) for c in commands]
+        return [c.started(decided_at) for c in commands]
 
     def start(self, event: UpdateStarted) -> None:
         writing = {each.table for job, _, _ in self.running.values() for each in job.each}

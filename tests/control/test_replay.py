@@ -11,7 +11,8 @@ from penstock.control.events import FileArrived, UpdateStarted
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
-from penstock.scheduling.jobs import Decision, Situation, Start
+from penstock.scheduling.jobs import Decision, Situation, Start, UpdatePolicy
+from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from tests.control.scenarios import Scenario
 
@@ -55,13 +56,22 @@ class Alternating(MaxBenefit):
         return Decision((Start(name, situation.free[0], f"it is turn {turn}"),), memory={"turn": turn})
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 20) for n in range(0, 60, 20)])
-def test_policies_that_remember_replay_too(seeds: range) -> None:
+@pytest.mark.parametrize("policy", [Alternating(), find_policy("random / reserve(forget=0.5)")])
+@pytest.mark.parametrize("seeds", [range(n, n + 15) for n in range(0, 45, 15)])
+def test_policies_that_remember_replay_too(seeds: range, policy: UpdatePolicy) -> None:
+    """Also from any saved state: what they remember is in it."""
+    remembered = 0
     for seed in seeds:
-        scenario = Scenario(seed, policy=Alternating())
+        scenario = Scenario(seed, policy=policy)
         scenario.run(60)
         scenario.settle()
-        assert [str(d) for d in replay(scenario.world.log, Alternating())] == [], f"seed {seed}"
+        log = scenario.world.log
+        assert [str(d) for d in replay(log, policy)] == [], f"seed {seed}"
+        cut = scenario.rng.randrange(len(log))
+        saved = load(json.loads(json.dumps(dump(State().fold(log[:cut])))))
+        assert [str(d) for d in replay(log[cut:], policy, saved)] == [], f"seed {seed} from event {cut}"
+        remembered += bool(saved.memory)
+    assert remembered > 5
 
 
 def busy_log(seed: int = 11) -> tuple[list, int]:

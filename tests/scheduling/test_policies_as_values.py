@@ -40,9 +40,8 @@ def test_nothing_is_lost(policy: str, seed: int) -> None:
         partition="1h" if chance.random() < 0 else "hour",
     )
     run = Simulation(scenario, find_policy(policy), seed, trace=True)
-    while run.kernel.next_us is not None and run.kernel.next_us < 1_000_000 * SECOND_US:
-        run.kernel.step()
-        run._decide()
+    while run.due(1_000_000 * SECOND_US):
+        run.step()
     state = run.controller.state
     assert run.controller.idle and not state.busy
     for name, table in state.tables.items():

@@ -25,6 +25,10 @@ POLICIES = (
     "proportional(all, aggressive) / max-benefit / inherit=sum",
     "proportional(all, P, k=2) / edf-p / inherit=none",
     "max-benefit / inherit=max-plus(2)",
+    "reserve / random(seed=3)",
+    "reserve / balanced / inherit=chain",
+    "max-benefit-youngest / inherit=chain",
+    "proportional(all) / patient",
 )
 
 
@@ -57,7 +61,7 @@ def tree(chance: Random, *, several_sources: bool = False) -> list[SimTable]:
     return tables
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(48))
 def test_the_lean_loop_does_what_the_controller_does(seed: int) -> None:
     chance = Random(seed)
     scenario = Scenario(

@@ -29,6 +29,13 @@ st.register_type_strategy(int, NUMBERS)
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 # PostgreSQL has no zero character, and nothing that is named may hold one.
 st.register_type_strategy(str, st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20))
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.from_type(int) | st.from_type(float) | st.from_type(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.from_type(str), inner, max_size=3),
+    max_leaves=5,
+)
+MEMORIES = st.none() | st.dictionaries(st.from_type(str), PLAIN, max_size=3)
+st.register_type_strategy(UpdateStarted, st.builds(UpdateStarted, decided_at=NUMBERS, memory=MEMORIES))
 
 
 def test_there_is_a_kind_for_every_event() -> None:

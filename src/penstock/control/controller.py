@@ -4,7 +4,8 @@ says what to start now, `wake_at_us` when to ask again even if nothing happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from penstock.control.building import build_job
@@ -30,7 +31,6 @@ from penstock.model.time import END_US
 from penstock.scheduling.jobs import (
     Decision,
     Fact,
-    FinishedJob,
     Outlook,
     ReadyJobs,
     RunningJob,
@@ -55,8 +55,7 @@ class Controller:
         self._given = policy
         self._learned = LearnedOutlook(self.state)
         self._outlook = outlook or self._learned
-        self._finished: list[FinishedJob] = []
-        self._memory: Any = {}
+        self._memory: Any = {}  # of a policy that follows what happens; of others it is in the state
         self._woken: int | None = None
         self._set_policy()
 
@@ -124,12 +123,6 @@ class Controller:
         return None
 
     def _apply(self, event: Event, number: int | None) -> None:
-        if isinstance(event, UpdateFinished):
-            self._note_finished(event)
-        elif isinstance(event, RunStarted):
-            # A new process remembers nothing of what is not in the log; nor does a replay.
-            self._finished.clear()
-            self._memory = {}
         self.state.apply(event, number)
         if isinstance(event, WarehouseDeclared):
             self._learned.declared()
@@ -137,15 +130,8 @@ class Controller:
         elif isinstance(event, DemandSeen):
             # Who may start, and how soon, may be others now.
             self.state.touched.update(self.ready, self._pausing)
-        elif isinstance(event, UpdateFinished):
+        elif isinstance(event, UpdateFinished | UpdateFailed):
             self._learned.finished(event.table)
-
-    def _note_finished(self, event: UpdateFinished) -> None:
-        for track, running in self.state.busy.items():
-            if running.job.id == event.job and running.job.kind != "upkeep":
-                done = FinishedJob(event.table, track, event.at_us, running.job.expected_s, event.seconds)
-                self._finished.append(done)
-                return
 
     def decide(self, now_us: int) -> list[StartUpdate]:
         state = self.state
@@ -165,25 +151,23 @@ class Controller:
             running,
             free,
             state.tracks,
-            self._memory,
-            tuple(self._finished),
+            state.memory if self._follow is None else self._memory,
+            tuple(state.unseen.values()),
             self._outlook,
         )
         decision = self.policy.decide(situation)
         guard(situation, decision)
         self._woken = decision.wake_at_us
-        if decision.starts:
-            # A decision that starts nothing is not on record, so it must leave no trace: else a replay, which does
-            # not know of it, would decide otherwise later.
-            self._finished.clear()
-            if self._follow is None:
-                self._memory = dict(decision.memory)
+        # What is remembered goes on record with what is started. A decision that starts nothing leaves no trace: else a
+        # replay, which does not know of it, would decide otherwise later.
+        memory = None if self._follow is not None or decision.memory == state.memory else dict(decision.memory)
         return [
             StartUpdate(
                 build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number, start.take),
                 start.track,
                 self._because(start),
                 state.now_us,
+                memory if number == 1 else None,
             )
             for number, start in enumerate(decision.starts, 1)
         ]
@@ -294,3 +278,20 @@ def guard(situation: Situation, decision: Decision) -> None:
             raise PolicyError(f"the policy started {start.table}, which is not ready")
         tracks.add(start.track)
         tables.add(start.table)
+    for name, value in decision.memory.items() if isinstance(decision.memory, Mapping) else ():
+        if type(name) is not str or not is_plain(value):
+            raise PolicyError(
+                f"the policy wants to remember {name!r}: {value!r}, which cannot be written down; "
+                "expected numbers, texts, lists, and mappings of texts to these"
+            )
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it comes back from JSON as it was."""
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, list):
+        return all(map(is_plain, value))
+    if isinstance(value, dict):
+        return all(type(key) is str and is_plain(each) for key, each in value.items())
+    return value is None or isinstance(value, bool | int | str)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.model.partitions import Interval
 from penstock.model.tables import Feed, Table
@@ -141,6 +142,8 @@ class UpdateStarted:
     why: str
     # The last event that the decision knew of.
     decided_at: int = 0
+    # What the policy remembers from this decision on; None if that is what it remembered before.
+    memory: Mapping[str, Any] | None = None
     kind: Literal["update-started"] = "update-started"
 
 
@@ -303,3 +306,8 @@ class StartUpdate:
     track: int
     why: str
     at_us: int
+    memory: Mapping[str, Any] | None = None
+
+    def started(self, decided_at: int) -> UpdateStarted:
+        """What to put on record when it is carried out."""
+        return UpdateStarted(self.at_us, self.job, self.track, self.why, decided_at, self.memory)

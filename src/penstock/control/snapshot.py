@@ -25,9 +25,10 @@ from penstock.model.tables import Feed, Source, Table
 from penstock.queries.demand import Demand
 from penstock.requests.needs import Need, Piece, pending
 from penstock.scheduling.cost import CostModel
+from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 7
+FORMAT = 8
 
 _PLAIN = (
     "edge_us",
@@ -74,6 +75,8 @@ def dump(state: State) -> dict[str, Any]:
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
         "busy": [_dump_running(running) for running in state.busy.values()],
+        "memory": dict(state.memory),
+        "unseen": [[number, *done] for number, done in state.unseen.items()],
         "awaited": state.awaited.dump(),
         "demand": state.demand.plain(),
         "feed_states": {name: feed.dump() for name, feed in state.feeds.items()},
@@ -105,6 +108,8 @@ def load(data: dict[str, Any]) -> State:
     }
     state.rewritten = dict(data["rewritten"])
     state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
+    state.memory = dict(data["memory"])
+    state.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
     state.awaited = Awaited.load(data["awaited"])
     state.demand = Demand.of_plain(data["demand"])
     state.feeds = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}

@@ -96,6 +96,8 @@ class State(Updating):
 
     def _declared(self, event: WarehouseDeclared) -> None:
         self.graph = Graph(event.feeds, event.tables)
+        if event.policy != self.policy:
+            self.memory = {}  # of another policy
         self.tracks, self.policy, self.updates = event.tracks, event.policy, event.updates
         old, self.tables = self.tables, {}
         again: list[TableState] = []

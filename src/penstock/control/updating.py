@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from penstock.control.awaiting import Awaited
 from penstock.control.backfilling import Backfilling
@@ -21,6 +23,8 @@ from penstock.control.tablestate import Running, TableState
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.time import BEGIN_US, SECOND_US
 from penstock.requests.needs import Need, partitions_of, restated
+from penstock.scheduling.cost import CostModel
+from penstock.scheduling.jobs import FinishedJob
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
@@ -34,6 +38,9 @@ class Updating(Backfilling, Filing):
         # What runs, by track; also jobs of tables that are no longer declared, until they end.
         self.busy: dict[int, Running] = {}
         self.awaited = Awaited()
+        # What the policy remembers, and the jobs that ended since its last decision on record, by number of the event.
+        self.memory: Mapping[str, Any] = {}
+        self.unseen: dict[int, FinishedJob] = {}
         # How long updates took since the demand was last told.
         self.worked_s = 0.0
 
@@ -41,6 +48,11 @@ class Updating(Backfilling, Filing):
         self.jobs += 1
         running = Running(event.job, event.track, event.at_us, event.why)
         self.busy[event.track] = running
+        if self.unseen:
+            decided_at = event.decided_at or self.applied
+            self.unseen = {number: done for number, done in self.unseen.items() if number > decided_at}
+        if event.memory is not None:
+            self.memory = event.memory
         for job in event.job.each:
             state = self.tables.get(job.table)
             if state is not None:  # else it was taken out of the warehouse just now
@@ -75,6 +87,7 @@ class Updating(Backfilling, Filing):
     def _finished(self, event: UpdateFinished) -> None:
         for publication in event.publications:
             self.snapshot = max(self.snapshot, publication.snapshot)
+        self._note(event)
         ended = self._ended(event.job, event.table)
         for state in ended:
             self._done(state, event, len(ended))
@@ -93,9 +106,7 @@ class Updating(Backfilling, Filing):
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         if job.table == event.table:
-            # What a group takes is known of the group, by the first of its tables.
-            first = self.graph.grouped_with(job.table)[0]
-            self.tables[first].cost.observe(sum(each.amount for each in job.each), event.seconds)
+            self._cost(job).observe(sum(each.amount for each in job.each), event.seconds)
             self.worked_s += event.seconds
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
@@ -115,6 +126,21 @@ class Updating(Backfilling, Filing):
             self._restate(state, event.at_us)
         if self.requests:
             self._made_for_requests(state, job, event.at_us)
+
+    def _cost(self, job: Job) -> CostModel:
+        """What a group takes is known of the group, by the first of its tables."""
+        return self.tables[self.graph.grouped_with(job.table)[0]].cost
+
+    def _note(self, event: UpdateFinished | UpdateFailed) -> None:
+        """An end that the policy has not seen yet."""
+        for track, running in self.busy.items():
+            if running.job.id == event.job and running.job.kind != "upkeep":
+                failed = isinstance(event, UpdateFailed)
+                expected_s = running.job.expected_s
+                self.unseen[self.number] = FinishedJob(
+                    event.table, track, event.at_us, expected_s, event.seconds, failed
+                )
+                return
 
     def _followed(self, follower: TableState, leader: TableState) -> None:
         follower.last, follower.last_finished_us, follower.last_how = (
@@ -215,17 +241,22 @@ class Updating(Backfilling, Filing):
     # Failures
 
     def _failed(self, event: UpdateFailed) -> None:
+        self._note(event)
         for state in self._ended(event.job, event.table):
             self._gave_up(state, event)
 
     def _gave_up(self, state: TableState, event: UpdateFailed) -> None:
-        assert state.running is not None
-        upkeep = state.running.job.kind == "upkeep"
+        running = state.running
+        assert running is not None
         self._give_back(state, event.at_us)
         state.counts.failures += 1
-        if upkeep:
+        if running.job.kind == "upkeep":
             state.small_files = 0
             return
+        job = running.job
+        if job.table == event.table:
+            self._cost(job).observe_failure(sum(each.amount for each in job.each), event.seconds)
+            self.worked_s += event.seconds
         state.error = event.error
         state.attempt += 1
         if event.final or state.attempt >= state.table.attempts:

@@ -20,7 +20,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
-from penstock.control.events import Event, Job, RunStarted, RunStopped, UpdateStarted, WarehouseDeclared
+from penstock.control.events import Event, Job, RunStarted, RunStopped, WarehouseDeclared
 from penstock.control.health import FeedWatch
 from penstock.control.snapshot import dump
 from penstock.declare.warehouse import Warehouse
@@ -223,9 +223,7 @@ class Runtime:
         commands = self.controller.decide(self.clock.now_us())
         if not commands:
             return 0
-        events: list[Event] = [
-            UpdateStarted(command.at_us, command.job, command.track, command.why, decided_at) for command in commands
-        ]
+        events: list[Event] = [command.started(decided_at) for command in commands]
         with self.store.write() as conn:
             self.store.check_owner(conn, self.owner)
             self.store.append(conn, events)

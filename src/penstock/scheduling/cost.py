@@ -47,6 +47,11 @@ class CostModel:
         self.xy = _FORGET * self.xy + amount * seconds
         self._fit()
 
+    def observe_failure(self, amount: float, seconds: float) -> None:
+        """A job that failed after so long would have taken at least that; one that failed soon says nothing."""
+        if seconds > self.expected_s(amount):
+            self.observe(amount, seconds)
+
     def _fit(self) -> None:
         mean_x, mean_y = self.x / self.weight, self.y / self.weight
         variance = self.xx / self.weight - mean_x * mean_x

@@ -50,13 +50,15 @@ class RunningJob(NamedTuple):
 
 
 class FinishedJob(NamedTuple):
-    """How long an update took against what was expected when it started."""
+    """How long an update took against what was expected when it started. One that failed would have taken at least so
+    long, or failed for reasons of its own: it says less."""
 
     table: str
     track: int
     finished_us: int
     expected_s: float
     took_s: float
+    failed: bool = False
 
 
 class Outlook(Protocol):
@@ -243,7 +245,7 @@ class Situation(NamedTuple):
     free: tuple[int, ...]
     tracks: int
     memory: Mapping[str, Any] = NOTHING
-    # Jobs that ended since the last decision, in order.
+    # Jobs that ended since the last decision that started something, in order; those that failed, too.
     finished: tuple[FinishedJob, ...] = ()
     outlook: Outlook = Unknown()
 

@@ -278,9 +278,10 @@ class _Lean:
             decision = decide(
                 new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
             )
-            memory = decision.memory
-            if finished:
-                finished = []
+            if decision.starts:
+                memory = decision.memory
+                if finished:
+                    finished = []
             for name, track, *_ in decision.starts:
                 started = ready[name]
                 discard(name)

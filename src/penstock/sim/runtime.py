@@ -1,7 +1,5 @@
-"""The other driver of the core: where the live runtime has Spark, files and a wall clock, this one has a scenario.
-
-The controller is the very one of the live system. Files arrive as events, its commands are carried out by waiting as long
-as the scenario says, and what would be published is told from the job alone.
+"""A scenario, run through the controller: files arrive as events, commands are carried out by waiting as long as the
+scenario says, and what would be published is told from the job alone.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from typing import Any
 
 from penstock.control.controller import Controller
 from penstock.control.events import (
-    Event,
     FeedFile,
     FileArrived,
     FileRewritten,
@@ -20,7 +17,6 @@ from penstock.control.events import (
     StartUpdate,
     UpdateFailed,
     UpdateFinished,
-    UpdateStarted,
     WarehouseDeclared,
 )
 from penstock.model.partitions import PartitionSet
@@ -31,11 +27,9 @@ from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.policies import bound
 from penstock.sim.arrivals import Batch, batches, first_batch_end_us
 from penstock.sim.chance import factors, generator, slow_at
-from penstock.sim.kernel import Kernel
+from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.outcome import FreshnessSum, Outcome
 from penstock.sim.scenario import Backfill, Scenario, SimTable, us
-
-_END, _ARRIVAL, _WAKE = 0, 1, 2
 
 
 class Known:
@@ -68,20 +62,18 @@ class KnownCost(CostModel):
         pass
 
 
-class Simulation:
+class Simulation(Driver):
     """One run of a scenario under one policy."""
 
     def __init__(
         self, scenario: Scenario, policy: UpdatePolicy, seed: int = 0, *, trace: bool = False, keep_log: bool = False
     ) -> None:
+        super().__init__(keep_log=keep_log)
         self.scenario = scenario
         graph = scenario.graph
         self.specs = {spec.name: spec for spec in scenario.tables}
-        self.kernel = Kernel()
         known = scenario.costs == "known"
         self.outlook = Known(scenario.costs_s)
-        self.controller = Controller()
-        self.log: list[Event] | None = [] if keep_log else None
         self.trace: list[tuple[int, str, int, int]] | None = [] if trace else None
         feeds, tables = tuple(graph.feeds.values()), tuple(graph.tables.values())
         self.apply(WarehouseDeclared(0, feeds, tables, scenario.tracks, "fifo"))
@@ -104,29 +96,23 @@ class Simulation:
         self._batches: dict[str, Iterator[Batch]] = {}
         self._by_uri: dict[str, tuple[Batch, ...]] = {}
         self.snapshot = self.events = self.updates = self.failures = self.busy_us = 0
-        self._woken: int | None = None
         self._live_before()
+        state.unseen.clear()  # the policy was not there yet
         self.controller = Controller(state, bound(policy, graph), self.outlook if known else None)
         for name, spec in self.specs.items():
             if spec.is_base:
                 self._batches[name] = batches(scenario, spec, seed)
                 self._plan(name)
         for number, backfill in enumerate(scenario.backfills):
-            self.kernel.at(us(backfill.at_s), _ARRIVAL, lambda now, n=number, b=backfill: self._backfill(now, n, b))  # type: ignore[misc]
-
-    def apply(self, event: Event) -> None:
-        if self.log is not None:
-            self.log.append(event)
-        self.controller.apply(event)
+            self.kernel.at(us(backfill.at_s), ARRIVAL, lambda now, n=number, b=backfill: self._backfill(now, n, b))  # type: ignore[misc]
 
     def run(self, max_events: int | None = None) -> Outcome:
         horizon = us(self.scenario.horizon_s)
-        while (due := self.kernel.next_us) is not None and due < horizon:
+        while self.due(horizon):
             if max_events is not None and self.events >= max_events:
                 horizon = self.kernel.now_us
                 break
-            self.kernel.step()
-            self._decide()
+            self.step()
         return self._outcome(horizon)
 
     def _live_before(self) -> None:
@@ -139,7 +125,7 @@ class Simulation:
         while commands := self.controller.decide(0):
             for command in commands:
                 job, spec = command.job, self.specs[command.job.table]
-                self.apply(UpdateStarted(0, job, command.track, command.why))
+                self.apply(command.started(self.controller.state.applied))
                 self.snapshot += 1
                 found = self._loaded(job, 0) if spec.is_base else self._derived(job)
                 seconds = spec.alpha_s + spec.beta * job.amount / SECOND_US
@@ -151,7 +137,7 @@ class Simulation:
         batch = next(self._batches[name], None)
         if batch is not None:
             self.outlook.next_us[name] = batch.arrives_us
-            self.kernel.at(batch.arrives_us, _ARRIVAL, lambda now: self._arrive(now, batch))
+            self.kernel.at(batch.arrives_us, ARRIVAL, lambda now: self._arrive(now, batch))
         else:
             self.outlook.next_us.pop(name, None)
 
@@ -175,18 +161,7 @@ class Simulation:
         file = FeedFile(uri, "2", end - start, now_us)
         self.apply(FileRewritten(now_us, backfill.table, file, ((start, end),)))
 
-    def _decide(self) -> None:
-        now_us = self.kernel.now_us
-        decided_at = self.controller.state.applied
-        for command in self.controller.decide(now_us):
-            self.apply(UpdateStarted(now_us, command.job, command.track, command.why, decided_at))
-            self._start(now_us, command)
-        wake = self.controller.wake_at_us
-        if wake is not None and wake > now_us and wake != self._woken:
-            self._woken = wake
-            self.kernel.at(wake, _WAKE, lambda now: None)
-
-    def _start(self, now_us: int, command: StartUpdate) -> None:
+    def start(self, now_us: int, command: StartUpdate) -> None:
         job, name = command.job, command.job.table
         spec = self.specs[name]
         amount = self._amount(job)
@@ -199,7 +174,7 @@ class Simulation:
             self.trace.append((now_us, name, command.track, took_us))
         failed = bool(self.scenario.failures) and self._fails[name]() < self.scenario.failures
         end = self._fail if failed else self._finish
-        self.kernel.at(now_us + took_us, _END, lambda now: end(now, job, took_us))
+        self.kernel.at(now_us + took_us, END, lambda now: end(now, job, took_us))
 
     def _amount(self, job: Job) -> float:
         """The stretch of data that the job goes through, in microseconds: new ones, and partitions made again."""

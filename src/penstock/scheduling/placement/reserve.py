@@ -27,6 +27,8 @@ from penstock.scheduling.jobs import NOTHING, Situation, Start
 from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, unless_equal, upkeep
 from penstock.scheduling.placement.proportional import clusters
 
+_FROM_A_FAILURE = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Loads:
@@ -89,7 +91,11 @@ class Reserve(Placement):
         slowness = float(situation.memory.get("slowness", 1.0))
         for done in situation.finished:
             if loads.cluster.get(done.table, longest) < longest:
-                slowness = self.forget * slowness + (1 - self.forget) * done.took_s / done.expected_s
+                seen = done.took_s / done.expected_s
+                if done.failed:
+                    # It shows at most that the machine is slower than was thought, and perhaps only a time-out.
+                    seen = max(slowness, min(seen, _FROM_A_FAILURE * slowness))
+                slowness = self.forget * slowness + (1 - self.forget) * seen
         return {"slowness": slowness}
 
     def place(

@@ -16,7 +16,6 @@ from penstock.control.events import (
     PunctuationArrived,
     StartUpdate,
     UpdateFinished,
-    UpdateStarted,
 )
 from penstock.control.state import State
 from penstock.model.partitions import Interval, PartitionSet
@@ -25,12 +24,11 @@ from penstock.requests.needs import changed_by
 from penstock.scheduling.cost import CostModel
 from penstock.scheduling.policies import bound, find_policy
 from penstock.sim.chance import generator
-from penstock.sim.kernel import Kernel
+from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.whatif.change import Changes
 from penstock.sim.whatif.recording import Arrival, Contents, Crowding, Recording
 from penstock.sim.whatif.watch import TableFreshness, Watch
 
-_END, _ARRIVAL, _WAKE = 0, 1, 2
 _AS_IT_WAS = Changes()
 
 
@@ -46,7 +44,7 @@ class Replayed:
     log: tuple[Event, ...]
 
 
-class Replay:
+class Replay(Driver):
     def __init__(
         self,
         recording: Recording,
@@ -58,17 +56,15 @@ class Replay:
         crowding: Crowding | None = None,
         keep_log: bool = False,
     ) -> None:
+        super().__init__(keep_log=keep_log)
         self.recording, self.changes = recording, changes
         self.crowding = crowding or recording.crowding
         self.like = dict(changes.like)
         declared = changes.applied_to(recording.declared)
         self.tracks = tracks or declared.tracks
         declared = replace(declared, tracks=self.tracks, policy=policy or declared.policy)
-        self.kernel = Kernel()
         self.kernel.now_us = recording.start_us
         self.watch = Watch(recording.start_us)
-        self.log: list[Event] | None = [] if keep_log else None
-        self.controller = Controller()
         self.apply(declared)
         state = self.controller.state
         self.controller = Controller(state, bound(find_policy(declared.policy), state.graph))
@@ -80,23 +76,19 @@ class Replay:
                 table.cost = replace(known)
         self._draw = {name: generator(seed, name, "luck") for name in state.tables}
         self.snapshot = self.updates = self.busy_us = 0
-        self._woken: int | None = None
         for arrival in recording.arrivals:
             since = changes.delayed_us(arrival.feed, arrival.at_us - recording.start_us)
             at = recording.start_us + since
-            self.kernel.at(at, _ARRIVAL, lambda now, arrival=arrival: self._arrive(now, arrival))  # type: ignore[misc]
+            self.kernel.at(at, ARRIVAL, lambda now, arrival=arrival: self._arrive(now, arrival))  # type: ignore[misc]
 
     def apply(self, event: Event) -> None:
-        if self.log is not None:
-            self.log.append(event)
-        self.controller.apply(event)
+        super().apply(event)
         self.watch.saw(self.controller.state, event)
 
     def run(self) -> Replayed:
         horizon = self.recording.end_us
-        while (due := self.kernel.next_us) is not None and due < horizon:
-            self.kernel.step()
-            self._decide()
+        while self.due(horizon):
+            self.step()
         state = self.controller.state
         freshness = self.watch.freshness(state, horizon)
         busy = self.busy_us / max(1, (horizon - self.recording.start_us) * self.tracks)
@@ -117,18 +109,7 @@ class Replay:
         else:
             self.apply(FileArrived(now_us, arrival.feed, file))
 
-    def _decide(self) -> None:
-        now_us = self.kernel.now_us
-        decided_at = self.controller.state.applied
-        for command in self.controller.decide(now_us):
-            self.apply(UpdateStarted(now_us, command.job, command.track, command.why, decided_at))
-            self._start(now_us, command)
-        wake = self.controller.wake_at_us
-        if wake is not None and wake > now_us and wake != self._woken:
-            self._woken = wake
-            self.kernel.at(wake, _WAKE, lambda now: None)
-
-    def _start(self, now_us: int, command: StartUpdate) -> None:
+    def start(self, now_us: int, command: StartUpdate) -> None:
         job = command.job
         seconds = self.recording.upkeep_s
         if job.kind != "upkeep":
@@ -141,7 +122,7 @@ class Replay:
         seconds *= self.changes.slowness(now_us - self.recording.start_us)
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
         self.busy_us += took_us
-        self.kernel.at(now_us + took_us, _END, lambda now: self._finish(now, job, took_us))
+        self.kernel.at(now_us + took_us, END, lambda now: self._finish(now, job, took_us))
 
     def _finish(self, now_us: int, job: Job, took_us: int) -> None:
         self.snapshot += 1

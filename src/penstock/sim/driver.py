@@ -1,0 +1,50 @@
+"""The other driver of the core: where the live runtime has Spark, files and a wall clock, a simulation has a kernel.
+
+The controller is the very one of the live system. What the world does, and how long an update takes, is said by who uses
+this: a scenario, or the log of a project.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from penstock.control.controller import Controller
+from penstock.control.events import Event, StartUpdate
+from penstock.sim.kernel import Kernel
+
+# What is due at the same time comes in this order.
+END, ARRIVAL, WAKE = 0, 1, 2
+
+
+class Driver(ABC):
+    def __init__(self, *, keep_log: bool = False) -> None:
+        self.kernel = Kernel()
+        self.controller = Controller()
+        self.log: list[Event] | None = [] if keep_log else None
+        self._woken: int | None = None
+
+    def apply(self, event: Event) -> None:
+        if self.log is not None:
+            self.log.append(event)
+        self.controller.apply(event)
+
+    def due(self, horizon_us: int) -> bool:
+        next_us = self.kernel.next_us
+        return next_us is not None and next_us < horizon_us
+
+    def step(self) -> None:
+        """All that happens next, and what is decided then."""
+        self.kernel.step()
+        now_us = self.kernel.now_us
+        decided_at = self.controller.state.applied
+        for command in self.controller.decide(now_us):
+            self.apply(command.started(decided_at))
+            self.start(now_us, command)
+        wake = self.controller.wake_at_us
+        if wake is not None and wake > now_us and wake != self._woken:
+            self._woken = wake
+            self.kernel.at(wake, WAKE, lambda now: None)
+
+    @abstractmethod
+    def start(self, now_us: int, command: StartUpdate) -> None:
+        """Carry a command out: plan how it ends."""
