@@ -108,7 +108,11 @@ def test_tables_metrics_and_health(client: httpx.Client) -> None:
     assert set(tables) == {"sales", "shops", "hourly", "daily"} and tables["daily"]["complete_us"]
     assert any("reads hourly" in line for line in client.get("/v1/tables/daily").json()["lines"])
     assert client.get("/healthz").json() == {"status": "ok"}
+    feeds = {feed["feed"]: feed for feed in client.get("/v1/tables").json()["feeds"]}
+    assert feeds["sales"]["said"].startswith(f"sales: {feeds['sales']['health']}, last file ")
     text = client.get("/metrics").text
+    assert f'penstock_feed_health{{feed="sales",health="{feeds["sales"]["health"]}"}} 1' in text
+    assert 'penstock_feed_last_file_age_seconds{feed="sales"}' in text
     for name in ("queries_total", "query_satisfaction", "query_seconds_bucket", "table_staleness_seconds"):
         assert f"\npenstock_{name}" in text
     counts = [line for line in text.splitlines() if line.startswith("penstock_query_seconds_bucket") and "+Inf" in line]

@@ -46,7 +46,7 @@ def bounds(
             violated = broken(state, model, warehouse.clock.now_us())
             policy = warehouse.declared.declarations.config.run.policy
     if json:
-        found = {"fits": report.fits, "policy": policy, "violated": [asdict(each) for each in violated]}
+        found = {"policy": policy, "violated": [asdict(each) for each in violated]}
         print_json({**asdict(report), **found})
     else:
         _print(report, violated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import tzinfo
 from pathlib import Path
 from time import sleep
@@ -16,12 +17,9 @@ from penstock.cli.bounds import violation_lines
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
-from penstock.control.guarantees import violated
-from penstock.control.health import feed_healths
-from penstock.control.recovery import recoveries
+from penstock.control.overview import overview
 from penstock.control.state import State
 from penstock.control.status import TableStatus
-from penstock.control.status import status as status_rows
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import BEGIN_US, format_instant
@@ -46,16 +44,16 @@ def status(
         def picture() -> Group:
             now_us = warehouse.clock.now_us()
             head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state, warehouse.died)}"
-            rows, found = status_rows(state, now_us), feed_healths(state, now_us, zone)
+            found = overview(state, now_us, zone)
             return Group(
                 Text(head, style="dim"),
-                status_table(rows, zone, out.width),
-                *feed_lines(found),
-                *recovery_lines(recoveries(state, now_us), now_us, zone),
-                *violation_lines(violated(state, now_us)),
-                *([feed_table(found, zone)] if feeds else []),
+                status_table(found.tables, zone, out.width),
+                *feed_lines(found.feeds),
+                *recovery_lines(found.recovery, now_us, zone),
+                *violation_lines(found.violated),
+                *([feed_table(found.feeds, zone)] if feeds else []),
                 *_notes(state),
-                *_inconsistent(rows, zone),
+                *_inconsistent(found.tables, zone),
             )
 
         if json:
@@ -65,13 +63,7 @@ def status(
                     "at_us": now_us,
                     "running": state.owner is not None,
                     "died": warehouse.died,
-                    "tables": status_rows(state, now_us),
-                    "feeds": feed_healths(state, now_us, zone),
-                    "recovery": recoveries(state, now_us),
-                    "violated": violated(state, now_us),
-                    "quarantine": [
-                        {"feed": q.feed, "file": q.file.uri, "reason": q.reason} for q in state.quarantine.values()
-                    ],
+                    **asdict(overview(state, now_us, zone)),
                 }
             )
         elif watch:

@@ -52,6 +52,14 @@ def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) 
     return found
 
 
+def assumed(
+    graph: Graph, learned: dict[str, CostModel], tracks: int, provision: Provision = "worst"
+) -> tuple[Costs, Model]:
+    """What the bounds are computed from."""
+    costs = costs_of(graph, learned, provision)
+    return costs, model_of(graph, costs.cost_us, tracks, startups_us=costs.start_up_us, fit=False)
+
+
 def guarantees(
     graph: Graph,
     learned: dict[str, CostModel],
@@ -60,8 +68,7 @@ def guarantees(
     provision: Provision = "worst",
     outage_us: int | None = None,
 ) -> tuple[Report, Model]:
-    costs = costs_of(graph, learned, provision)
-    model = model_of(graph, costs.cost_us, tracks, startups_us=costs.start_up_us, fit=False)
+    costs, model = assumed(graph, learned, tracks, provision)
     targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
     relevant = frozenset(task.table for task in model.tasks) & costs.unknown
     report = judge(model, targets, costs.known, provision=provision, outage_us=outage_us, unknown=relevant)
@@ -89,7 +96,7 @@ def violated(state: State, now_us: int) -> list[Violation]:
     if state.owner is None or not state.policy.startswith("adaptive"):
         return []
     learned = {name: table.cost for name, table in state.tables.items()}
-    return broken(state, guarantees(state.graph, learned, state.tracks)[1], now_us)
+    return broken(state, assumed(state.graph, learned, state.tracks)[1], now_us)
 
 
 def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from heapq import heapify, heappop, heappush
-from typing import Literal
+from typing import Literal, get_args
 
 from penstock.control.events import Event, FeedCameBack, FeedWentOut, RunStarted, WarehouseDeclared
 from penstock.control.feedstate import FeedState
@@ -21,6 +21,7 @@ from penstock.model.tables import Feed
 from penstock.model.time import MINUTE_US, SECOND_US, format_duration, format_instant, moment
 
 Health = Literal["healthy", "late", "out", "paused", "learning", "not watched"]
+HEALTHS: tuple[Health, ...] = get_args(Health)
 # So many periods without a file.
 OUT_AFTER = 3
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from penstock.control.feedstate import Recovering
-from penstock.control.guarantees import costs_of, guarantees
+from penstock.control.guarantees import assumed, costs_of
 from penstock.control.lag import lag_us
 from penstock.control.state import State
 from penstock.scheduling.recovery.bounds import Model
@@ -100,8 +100,10 @@ def _latest_ends(state: State, names: list[str]) -> dict[str, int]:
     if not state.policy.startswith("adaptive") or "average" in state.policy:
         return {}
     learned = {name: table.cost for name, table in state.tables.items()}
-    report, model = guarantees(state.graph, learned, state.tracks)
-    proven = {found.table for found in report.guarantees if found.bound is not None}
+    costs, model = assumed(state.graph, learned, state.tracks)
+    if costs.unknown & {task.table for task in model.tasks}:
+        return {}
+    proven = model.bounds()
     bases = [name for name in names if state.graph.tables[name].is_base]
     return {
         name: state.recovering[name].since_us + length

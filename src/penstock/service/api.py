@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from penstock.app import Warehouse
 from penstock.control.explain import explain
-from penstock.control.status import status
+from penstock.control.overview import overview
 from penstock.declare.contracts import DEFAULT, contract_of
 from penstock.declare.sql_parse import SqlProblem
 from penstock.engine.asked import Asked
@@ -204,8 +204,8 @@ class Api:
     async def tables(self, request: Request) -> Response:
         await self._who(request)
         now_us = self.warehouse.clock.now_us()
-        rows = await to_thread.run_sync(self.front.looking, lambda state: status(state, now_us))
-        return JSONResponse({"at_us": now_us, "running": self.is_alive(), "tables": [asdict(row) for row in rows]})
+        found = await to_thread.run_sync(self.front.looking, lambda state: overview(state, now_us))
+        return JSONResponse({"at_us": now_us, "running": self.is_alive(), **asdict(found)})
 
     async def table(self, request: Request) -> Response:
         await self._who(request)
@@ -221,8 +221,8 @@ class Api:
     async def metrics(self, request: Request) -> Response:
         await self._who(request)
         now_us = self.warehouse.clock.now_us()
-        rows = await to_thread.run_sync(self.front.looking, lambda state: status(state, now_us))
-        return PlainTextResponse(metrics(self.front, rows), media_type=CONTENT_TYPE)
+        found = await to_thread.run_sync(self.front.looking, lambda state: overview(state, now_us))
+        return PlainTextResponse(metrics(self.front, found, now_us), media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(description())

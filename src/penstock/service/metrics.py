@@ -3,19 +3,21 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from penstock.control.status import TableStatus
+from penstock.control.health import HEALTHS
+from penstock.control.overview import Overview
 from penstock.engine.front import Front
 from penstock.engine.tallies import BUCKETS_S
 from penstock.model.time import SECOND_US
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]
+Add = Callable[[str, str, str, Iterable[Sample]], None]
 
 
-def metrics(front: Front, tables: Iterable[TableStatus]) -> str:
+def metrics(front: Front, seen: Overview, now_us: int) -> str:
     lines: list[str] = []
 
     def add(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> None:
@@ -46,7 +48,7 @@ def metrics(front: Front, tables: Iterable[TableStatus]) -> str:
         [({"profile": name}, tally.usm) for name, tally in profiles.items()],
     )
     _latencies(front, lines)
-    rows = list(tables)
+    rows = seen.tables
     stale = [({"table": row.table}, row.staleness_us / SECOND_US) for row in rows if row.staleness_us is not None]
     add("table_staleness_seconds", "gauge", "Now minus the time up to which a table is complete.", stale)
     met = [({"table": row.table}, float(row.met)) for row in rows if row.met is not None]
@@ -54,7 +56,40 @@ def metrics(front: Front, tables: Iterable[TableStatus]) -> str:
     add("table_updates_total", "counter", "Updates of a table.", [({"table": row.table}, row.updates) for row in rows])
     waiting = [({"table": row.table}, row.pending_files + row.pending_partitions) for row in rows]
     add("table_pending", "gauge", "Files and partitions that wait for an update.", waiting)
+    _feeds(add, seen, now_us)
     return "\n".join(lines) + "\n"
+
+
+def _feeds(add: Add, seen: Overview, now_us: int) -> None:
+    """Feeds that fall silent, and what follows from it."""
+    health = [
+        ({"feed": feed.feed, "health": name}, float(feed.health == name)) for feed in seen.feeds for name in HEALTHS
+    ]
+    add("feed_health", "gauge", "1 for how a feed is: healthy, late, out, paused, learning or not watched.", health)
+    last = [
+        ({"feed": feed.feed}, (now_us - feed.last_us) / SECOND_US) for feed in seen.feeds if feed.last_us is not None
+    ]
+    add("feed_last_file_age_seconds", "gauge", "How long ago the last file of a feed came.", last)
+    waiting = [({"feed": feed.feed}, feed.waiting_files) for feed in seen.feeds]
+    add("feed_waiting_files", "gauge", "Files of a feed that are not loaded yet.", waiting)
+    behind = [({"table": one.table}, one.lag_us / SECOND_US) for one in seen.recovery]
+    add("table_recovery_lag_seconds", "gauge", "How far a table is behind that recovers from an outage.", behind)
+    expected = [({"table": one.table}, one.expected_end_us) for one in seen.recovery]
+    add("table_recovery_expected_seconds", "gauge", "When a table should have recovered.", _until(expected, now_us))
+    latest = [({"table": one.table}, one.latest_end_us) for one in seen.recovery]
+    add("table_recovery_latest_seconds", "gauge", "By when that is proven.", _until(latest, now_us))
+    broken = [({"table": one.table, "assumption": one.assumption}, 1.0) for one in seen.violated]
+    add(
+        "table_bound_violated",
+        "gauge",
+        "A table that is staler than was proven, and the assumption that failed.",
+        broken,
+    )
+
+
+def _until(times: Iterable[tuple[Mapping[str, str], int | None]], now_us: int) -> list[Sample]:
+    """In how many seconds, of those times that are known."""
+    return [(labels, (at_us - now_us) / SECOND_US) for labels, at_us in times if at_us is not None]
 
 
 def _latencies(front: Front, lines: list[str]) -> None:

@@ -110,7 +110,7 @@ def description() -> dict[str, Any]:
             "/v1/tables": {
                 "get": {
                     "operationId": "tables",
-                    "summary": "All tables: complete up to when, how stale, what they do.",
+                    "summary": "All tables: complete up to when, how stale, what they do; feeds, recoveries, bounds that do not hold.",
                     "responses": {"200": _json("The tables.", _TABLES), **_problems(401, 503)},
                 }
             },
@@ -240,6 +240,11 @@ _QUERY: dict[str, Any] = {
 }
 _TABLES: dict[str, Any] = {
     "type": "object",
-    "required": ["at_us", "running", "tables"],
-    "properties": {"tables": {"type": "array", "items": {"type": "object", "required": ["table", "doing"]}}},
+    "required": ["at_us", "running", "tables", "feeds", "recovery", "violated", "quarantine"],
+    "properties": {
+        "tables": {"type": "array", "items": {"type": "object", "required": ["table", "doing"]}},
+        "feeds": {"type": "array", "items": {"type": "object", "required": ["feed", "health", "said"]}},
+        "recovery": {"type": "array", "items": {"type": "object", "required": ["table", "lag_us"]}},
+        "violated": {"type": "array", "items": {"type": "object", "required": ["table", "assumption", "said"]}},
+    },
 }

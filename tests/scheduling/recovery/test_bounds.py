@@ -114,6 +114,26 @@ def test_a_job_that_is_longer_than_its_period() -> None:
     assert "takes up to 1m 10s, longer than its period of 1m" in found.breaks
 
 
+def test_a_target_that_no_number_of_tracks_would_prove() -> None:
+    """At 60 s between files: 2 * 60 + 20 for the update, 60 until the next file. Of a table over it: 2 * 60 + 30 more."""
+    model = Model((task("a", 20, 60), task("d", 30, 60)), 64, {"a": Delivery(60 * S)}, {"d": ("a",)})
+    assert (model.least_us("a"), model.least_us("d")) == (200 * S, 350 * S)
+    found = report(model, a=199, d=340)
+    assert found["a"].breaks == (
+        "on any number of tracks it can be 3m 20s behind, the target is 3m 19s: "
+        "twice its period (1m), its update (20s), and what its feed has not delivered (1m)"
+    )
+    # On 64 tracks it waits (20 + 30 - 20) / (64 - 1/3 - 1/2) = 0.47 s.
+    assert found["a"].remedies == ('a target that is proven: freshness = "3m21s"',)
+    # 340 - 350 + 120 = 110 s for two periods
+    assert found["d"].remedies[1] == 'a period of less than "55s" instead of "1m"'
+    over = report(replace(model, tracks=1, tasks=(*model.tasks, task("long", 80, 60))), a=199)
+    assert over["a"].remedies == ('a target of at least "3m20s"',)
+    # What a bound can be at best is what it nearly is when hardly anyone waits.
+    bounds = model.bounds()
+    assert all(model.least_us(name) <= bounds[name].staleness_us < model.least_us(name) + 2 * S for name in "ad")
+
+
 def test_without_costs_nothing_is_proven() -> None:
     found = judge(MODEL, {"a": 10_000 * S}, {}, unknown=frozenset({"b"})).guarantees
     assert found[0].verdict == "not proven"

@@ -109,6 +109,16 @@ class Model:
         worst = max(known, key=lambda bound: bound.staleness_us)
         return worst.staleness_us + held, worst.because
 
+    def least_us(self, table: str) -> int:
+        """What the staleness bound would be if no update ever waited for another: no number of tracks makes it smaller."""
+        task = next(task for task in self.tasks if task.table == table)
+        own = 2 * task.period_us + task.cost_us
+        if table not in self.sources:
+            return own + self.deliveries.get(table, Delivery(task.period_us)).behind_us
+        known = {task.table for task in self.tasks}
+        above = max((self.least_us(source) for source in self.sources[table] if source in known), default=0)
+        return own + above + self.held_us.get(table, 0)
+
     def with_thresholds(self) -> Model:
         """Tables enter recovery mode when they are further behind than a healthy one can be (Sec. V, end)."""
         bounds = self.bounds()

@@ -45,10 +45,8 @@ class Report:
     outage_us: int | None = None
     # All feeds out for so long at once: when the last table has recovered.
     all_recovered_us: int | None = None
-
-    @property
-    def fits(self) -> bool:
-        return self.utilisation <= self.tracks
+    # Whether the tracks can do all that is reserved.
+    fits: bool = True
 
 
 def judge(
@@ -95,7 +93,7 @@ def judge(
         )
     outages = {t.table: outage_us for t in model.tasks if t.table in model.deliveries and t.reserved and outage_us}
     everything = model.all_recovered_us(outages) if outages and bounds else None
-    return Report(model.tracks, model.utilisation, provision, tuple(guarantees), outage_us, everything)
+    return Report(model.tracks, model.utilisation, provision, tuple(guarantees), outage_us, everything, model.fits)
 
 
 def _explained(
@@ -107,6 +105,18 @@ def _explained(
         return f"nobody knows what an update of {names}{more} costs", (
             'declare it, for example cost = "20s", or let it run for a while',
         )
+    least = model.least_us(task.table)
+    if target_us < least:
+        parts = f"twice its period ({format_duration(task.period_us)}), its update ({format_duration(task.cost_us)})"
+        rest = "what its feed has not delivered" if task.table not in model.sources else "what its sources lack"
+        said = (
+            f"on any number of tracks it can be {format_duration(least)} behind, the target is {format_duration(target_us)}: "
+            f"{parts}, and {rest} ({format_duration(least - 2 * task.period_us - task.cost_us)})"
+        )
+        larger = f"a target of at least {_written(least)}"
+        if bound is not None:
+            larger = f"a target that is proven: freshness = {_written(bound.staleness_us)}"
+        return said, (larger, *_shorter_period(model, task, target_us))
     found = tuple(_remedies(model, task, target_us, periods))
     long = [t for t in model.tasks if t.reserved and t.cost_us > t.period_us]
     if long:
@@ -156,6 +166,14 @@ def _remedies(model: Model, task: Task, target_us: int, periods: Periods) -> Ite
     bound = model.bounds().get(task.table)
     if bound is not None:
         yield f"a target that is proven: freshness = {_written(bound.staleness_us)}"
+
+
+def _shorter_period(model: Model, task: Task, target_us: int) -> Iterator[str]:
+    """For a table that is made from others; a feed comes when it comes."""
+    if task.table in model.sources:
+        spare = target_us - (model.least_us(task.table) - 2 * task.period_us)
+        if spare >= 2 * task.cost_us:
+            yield f"a period of less than {_written(spare // 2)} instead of {_written(task.period_us)}"
 
 
 def _other_period(model: Model, task: Task, proves: Callable[[Model], bool]) -> Iterator[str]:
