@@ -200,14 +200,19 @@ def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> No
     out.print(f"[bold]{found.name}[/]: {found.title}")
     levels = _levels(rows, picture.x)
     for (panel,), some in grouped(rows, picture.panel or "experiment"):
+        where = f", {picture.panel} {_said(panel)}" if picture.panel else ""
+        out.print(f"\n{picture.y.replace('_', ' ')} by {picture.x.replace('_', ' ')}{where}", style="bold")
         table = Table(box=None, header_style="bold", pad_edge=False)
-        table.add_column(f"{picture.y} by {picture.x}" + (f", {picture.panel} {_said(panel)}" if picture.panel else ""))
+        longest = max(len(str(row[picture.series])) for row in some)
+        # Names stay readable where the screen is narrow; then numbers and their errors are written below each other.
+        table.add_column(picture.series.replace("_", " "), overflow="fold", min_width=min(24, longest))
         for level in levels:
             table.add_column(_said(level), justify="right")
         for (series,), line in grouped(some, picture.series):
             cells = {key: average(at, picture.y) for (key,), at in grouped(line, picture.x)}
             table.add_row(str(series), *(f"{cells[x][0]:.3f} ±{cells[x][1]:.3f}" if x in cells else "" for x in levels))
         out.print(table)
+    out.print()
     for finding in found.judge(rows):
         mark = "[bold green]holds[/]    " if finding.holds else "[bold red]does not[/] "
         out.print(f"{mark} {finding.claim}", end="")

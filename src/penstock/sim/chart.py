@@ -48,6 +48,8 @@ def write_chart(
         axis.grid(True, color="#dddddd", linewidth=0.6)
         if log:
             axis.set_yscale("log")
+            for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                which(lambda value, _: f"{value:g}")
         if labels:
             axis.set_xticks(range(len(labels)), labels, rotation=60, ha="right", fontsize=8)
     handles = {name: handle for axis in axes[0] for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
