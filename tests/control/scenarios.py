@@ -100,8 +100,9 @@ def random_warehouse(rng: Random) -> tuple[list[Feed], list[Table]]:
     """Mostly anything at all; and the shapes in which rows are most easily lost or doubled."""
     feeds, tables = rng.choice([anything, anything, folds, folds, diamonds, chains])(rng)
     own = Random(repr(tables))
-    patience = {table.name: own.choice([0, 0, 0, 5 * MINUTE_US, 3 * HOUR_US]) for table in tables}
-    return feeds, [replace(table, patience_us=patience[table.name]) for table in tables]
+    patience = {table.name: own.choice([0, 0, None, 5 * MINUTE_US, 3 * HOUR_US]) for table in tables}
+    known = {table.name: own.choice(["", "", "", "10:30", "11:00..14:00", "Thu 12:15"]) for table in tables}
+    return feeds, [replace(t, patience_us=patience[t.name], restated=known[t.name]) for t in tables]
 
 
 def grouped(rng: Random) -> tuple[list[Feed], list[Table]]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import sqrt
 from random import Random
 
+import pytest
+
+from penstock.control.asked import requests
 from penstock.control.events import BackfillRequested, Job, UpdateStarted
 from penstock.control.explain import explain
 from penstock.control.replay import replay
+from penstock.control.sharing import MOST, below, share_us
+from penstock.control.tablestate import Restated
 from penstock.model.tables import Feed, Source, Table
-from penstock.model.time import DAY_US, MINUTE_US, SECOND_US
+from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
 from tests.control.schedule_world import World
 
 
@@ -150,3 +157,131 @@ def test_a_table_that_failed_is_not_waited_for() -> None:
     late_changes(world, first)
     world.state.tables["b"].failed = True
     assert "both" in {start.job.table for start in world.decide()}
+
+
+# Known times
+
+MONDAY = parse_instant("2024-03-04 01:00")
+
+
+def restated_on_mondays(
+    target_us: int | None = None, patience_us: int | None = None, *, learned: bool = False
+) -> tuple[World, int]:
+    """`both` is made from `a`, restated on Mondays at 1:00, and, through `b2`, from `b`, restated on Mondays at 2:00. All
+    days up to the Friday before are there; now it is Monday, 1:00."""
+    known = {"a": "Mon 01:00", "b": "Mon 02:00..02:10"}
+    tables = [
+        replace(table, restated=known.get(table.name, ""), patience_us=patience_us) for table in warehouse(0, target_us)
+    ]
+    world = World(Random(1), [Feed("fa"), Feed("fb")], tables, tracks=4)
+    first = MONDAY // DAY_US * DAY_US - 8 * DAY_US
+    for feed in ("fa", "fb"):
+        world.deliver(feed, world.new_rows([first + n * DAY_US for n in range(5)]))
+    run(world)
+    if not learned:
+        each_takes_a_second(world)
+    world.now = MONDAY
+    return world, first
+
+
+def restate(world: World, table: str, first: int) -> list[str]:
+    """A correction of the first day comes; what is updated before anything else happens."""
+    world.emit(BackfillRequested(world.tick(), table, ((first, first + DAY_US),)))
+    return run(world, wake=False)
+
+
+def test_both_are_restated_on_mondays_at_one_and_at_two() -> None:
+    world, first = restated_on_mondays()
+    assert restate(world, "a", first) == ["a"]
+    # b is there at 2:10 at the latest, then takes b and b2 2 s, and in all but rare cases 2 * sqrt(2) * 0.125 s more.
+    assert world.controller.wake_at_us is not None
+    assert world.controller.wake_at_us // SECOND_US == parse_instant("2024-03-04 02:10:02") // SECOND_US
+    told = "it waits until 2024-03-04 02:10:02 for b, restated Mondays 02:00: saves 2 updates, no target at risk"
+    assert explain(world.state, "both").waits == told
+    (request,) = requests(world.state)
+    assert (request.stage, request.waits) == ("waiting", told)
+    world.now = parse_instant("2024-03-04 02:03")
+    assert restate(world, "b", first) == ["b", "b2", "both", "last"]
+    assert all(request.stage == "done" for request in requests(world.state))
+
+
+def test_the_second_comes_early_or_not_at_all() -> None:
+    world, first = restated_on_mondays()
+    assert restate(world, "a", first) == ["a"]
+    world.now = parse_instant("2024-03-04 01:55")
+    assert restate(world, "b", first) == ["b", "b2", "both", "last"]
+
+    world, first = restated_on_mondays()
+    assert restate(world, "a", first) == ["a"]
+    assert run(world) == ["both", "last"]
+    assert world.now // SECOND_US >= parse_instant("2024-03-04 02:10:02") // SECOND_US
+
+
+def test_a_replay_waits_for_known_times_too() -> None:
+    world, first = restated_on_mondays(learned=True)
+    assert restate(world, "a", first) == ["a"]
+    world.now = parse_instant("2024-03-04 02:03")
+    assert restate(world, "b", first) == ["b", "b2", "both", "last"]
+    world.now = parse_instant("2024-03-11 01:02")
+    assert restate(world, "a", first) == ["a"]
+    assert run(world) == ["both", "last"]
+    assert replay(world.log) == []
+
+
+def test_what_is_not_near_is_not_waited_for() -> None:
+    """On a Tuesday the next Monday is far; on a Sunday evening it is near, at 22:30 for 1:00 and 2:00."""
+    for when, waits in (("2024-03-05 01:00", False), ("2024-03-10 22:30", True)):
+        world, first = restated_on_mondays()
+        world.now = parse_instant(when)
+        assert (restate(world, "b", first) == ["b"]) == waits
+    # With patience of its own it is as near as that.
+    world, first = restated_on_mondays(patience_us=30 * MINUTE_US)
+    assert restate(world, "a", first) == ["a", "both", "last"]
+    world, first = restated_on_mondays(patience_us=60 * MINUTE_US)
+    assert restate(world, "a", first) == ["a"]
+
+
+def test_a_target_below_is_not_put_at_risk_for_it() -> None:
+    """From 1:00 until b has come at 2:00 and both and last are made: an hour and a few seconds."""
+    for target_us, waits in ((59 * MINUTE_US, False), (2 * HOUR_US, True)):
+        world, first = restated_on_mondays(target_us)
+        assert (restate(world, "a", first) == ["a"]) == waits
+
+
+# The budget of a chain
+
+
+def test_a_chain_shares_its_budget_unevenly() -> None:
+    """Changes come to `both` from a and b, and nothing else comes to `last`: waiting there saves nothing that waiting in
+    `both` does not, so `both` has all of the time. If changes come to the table below from a third base table, far more
+    often, it is the other way round."""
+    world, _ = settled(patience_us=HOUR_US, target_us=30 * MINUTE_US)
+    each_takes_a_second(world)
+    for name in ("a", "b"):
+        world.state.tables[name].restated = Restated(0, 10 * MINUTE_US, 3)
+    chain = below(world.state, "both")
+    assert chain is not None
+    budget_us = 30 * MINUTE_US - int((2 + 2 * sqrt(2) * 0.12533) * SECOND_US)
+    assert share_us(world.state, chain) == pytest.approx(budget_us, abs=SECOND_US)
+    tables = [
+        *warehouse(HOUR_US)[:-1],
+        Table("c", "day", feed="fc", logic="x"),
+        Table(
+            "last", "day", sources=(Source("both", (0, 1)), Source("c", (0, 1))), logic="x", target_us=30 * MINUTE_US
+        ),
+    ]
+    world = World(Random(1), [Feed("fa"), Feed("fb"), Feed("fc")], tables, tracks=4)
+    each_takes_a_second(world)
+    for name, gap_us in (("a", HOUR_US), ("b", HOUR_US), ("c", MINUTE_US)):
+        world.state.tables[name].restated = Restated(0, gap_us, 3)
+    chain = below(world.state, "both")
+    assert chain is not None
+    share = share_us(world.state, chain)
+    assert share is not None and share < budget_us / 4
+
+
+def test_a_table_above_too_many_others_does_not_wait() -> None:
+    many = [Table(f"t{n}", "day", sources=(Source("both", (0, 1)),), logic="x") for n in range(MOST)]
+    for count, held in ((MOST - 2, True), (MOST - 1, False)):
+        world = World(Random(1), [Feed("fa"), Feed("fb")], [*warehouse(HOUR_US), *many[:count]], tracks=4)
+        assert (below(world.state, "both") is not None) == held

@@ -7,8 +7,8 @@ import pytest
 from .conftest import Check
 
 GRAINS = "expected minutes such as 5m, hour, day, week, month or none"
-FEED_KEYS = "path, format, columns, time, period, lateness, jitter, punctuation, mode, options, rules, settle, max_ahead, partition, priority, freshness, guarantee, cost, keep_versions, keep_days"
-TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, columns, code_version, keep_versions, keep_days, chop, guarantee, cost, group, patience"
+FEED_KEYS = "path, format, columns, time, period, lateness, jitter, punctuation, mode, options, rules, settle, max_ahead, partition, priority, freshness, guarantee, cost, restated, keep_versions, keep_days"
+TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, columns, code_version, keep_versions, keep_days, chop, guarantee, cost, group, patience, restated"
 
 
 def test_a_project_as_it_should_be(check: Check) -> None:
@@ -111,6 +111,8 @@ def test_no_project(check: Check, tmp_path) -> None:  # type: ignore[no-untyped-
         ("columns = 'a int'\nrules = ['max(a) < 9']", "penstock.toml:18: feed `x`, rule 'max(a) < 9': a rule looks at one row at a time, so it cannot use max(…)"),
         ("columns = 'a int'\nrules = ['a = row_number() over (order by a)']", "penstock.toml:18: feed `x`, rule 'a = row_number() over (order by a)': a rule looks at one row at a time, so it cannot use row_number(…)"),
         ("columns = 'a int'\nrules = ['a in (select router from stats)']", "penstock.toml:18: feed `x`, rule 'a in (select router from stats)': a rule looks at one row at a time, so it cannot read tables"),
+        ("restated = 'Mo 25:00'", "penstock.toml:17: `feeds.x.restated`: 'Mo 25:00' is not a time that comes again; write for example \"Mon 02:00\", \"Mon, Thu 02:00..02:45\", \"02:00\" (every day) or \"1st 06:00\""),
+        ("restated = 'Moonday 02:00'", "penstock.toml:17: `feeds.x.restated`: 'Moonday 02:00': 'Moonday' is no day of a week or month; write for example \"Mon 02:00\", \"Mon, Thu 02:00..02:45\", \"02:00\" (every day) or \"1st 06:00\""),
         ("rules = ['']", "penstock.toml:17: feed `x`, rule '': expected a condition such as \"bytes >= 0\""),
         ("time = 'at'\nperiod = '5m'\nlateness = '10m'\nfreshness = '1m'", "penstock.toml:20: warning: table `x` cannot be kept as fresh as 1m: feed `x` delivers every 5m and may be 10m late, so it is up to 15m behind; write freshness = \"15m\" or more"),
     ],

@@ -18,6 +18,7 @@ PROJECT = {
         path = "landing/*.csv"
         format = "csv"
         columns = "n bigint"
+        restated = "Mon, Thu 02:00..02:30"
         """,
     "landing/a.csv": "n\n1\n",
     "tables/all_rows.sql": "SELECT count(*) AS n FROM rows",
@@ -31,3 +32,5 @@ def test_a_table_says_it_or_the_project_does(project: Callable[[dict[str, str]],
     tables = {name: definition.table for name, definition in warehouse.definitions.items()}
     assert tables["all_rows"].patience_us == 10 * MINUTE_US
     assert tables["at_once"].patience_us == 0
+    assert str(tables["rows"].timetable) == "Mondays and Thursdays 02:00"
+    assert warehouse.graph.restated == {"all_rows": {"rows"}, "at_once": {"rows"}}

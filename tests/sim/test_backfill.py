@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.control.events import UpdateStarted
 from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Backfill, Scenario, SimTable
@@ -55,4 +56,33 @@ def test_without_chopping_its_own_views_would_wait_for_it() -> None:
 @pytest.mark.parametrize("policy", ["max-benefit", "fifo", "reserve / patient", DEFAULT])
 def test_every_policy_finishes_it(policy: str) -> None:
     simulation, _, _ = run(policy, backfill=True)
+    assert not any(table.needs for table in simulation.controller.state.tables.values())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_known_times_are_waited_for(known: bool) -> None:
+    """Old hours of `a` come again at 1:00, the same of `b` at 2:00; `both` and `report` make them once if that is known."""
+    hour = 3600.0
+    scenario = Scenario(
+        (
+            SimTable("a", period_s=600, restated="01:00" if known else ""),
+            SimTable("b", period_s=600, restated="02:00" if known else ""),
+            SimTable("both", ("a", "b")),
+            SimTable("report", ("both",)),
+        ),
+        horizon_s=3 * hour,
+        backfills=(Backfill(hour + 5, "a", 0, 600), Backfill(2 * hour + 5, "b", 0, 600)),
+        partition="30m",
+    )
+    simulation = Simulation(scenario, find_policy(DEFAULT), 1, keep_log=True)
+    simulation.run()
+    assert simulation.log is not None
+    again = [
+        (event.job.table, event.at_us / 3_600_000_000)
+        for event in simulation.log
+        if isinstance(event, UpdateStarted) and any(piece.need.late for piece in event.job.pieces)
+    ]
+    made = {name: [at for table, at in again if table == name] for name in ("both", "report")}
+    assert [len(found) for found in made.values()] == ([1, 1] if known else [2, 2])
+    assert not known or all(at >= 2 for found in made.values() for at in found)
     assert not any(table.needs for table in simulation.controller.state.tables.values())

@@ -208,6 +208,8 @@ class Controller:
             until = self._pauses_until(table) if job is None else None
             if until is not None and until < END_US:
                 self._pausing[name] = until
+            if (held := works[name].held) is not None:
+                self._pausing[name] = min(held.until_us, self._pausing.get(name, END_US))
             self._watch(name, works[name].late)
         if job is not None:
             self.ready.put(job)

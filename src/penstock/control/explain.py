@@ -12,7 +12,7 @@ from penstock.control.holding import Hold
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.tables import ALL
 from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_duration, format_instant
 
@@ -164,7 +164,7 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
         return f"it is made together with {holding_back}, which cannot run now", (holding_back,)
     work = None if table.table.is_base else ready_work(state, table)
     if work is not None and work.held is not None and not work.pieces:
-        return _held(work.held), tuple(sorted(work.held.waits_for))
+        return _held(work.held, table.table.zone), tuple(sorted(work.held.waits_for))
     if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
@@ -181,10 +181,13 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     return "its sources have not come far enough", ()
 
 
-def _held(found: Hold) -> str:
-    names = ", ".join(sorted(found.waits_for))
+def _held(found: Hold, zone: str) -> str:
+    known = [f"{name}, restated {when}" for name, when in found.restated]
+    moving = sorted(found.waits_for - {name for name, _ in found.restated})
+    what = " and for ".join(known + ([f"a newer change that comes through {', '.join(moving)}"] if moving else []))
     saved = f"saves {found.updates} update{'s' * (found.updates != 1)}, no target at risk"
-    return f"it waits until {format_instant(found.until_us)} for a newer change that comes through {names}: {saved}"
+    until = format_instant(found.until_us // SECOND_US * SECOND_US, zone_of(zone))
+    return f"it waits until {until} for {what}: {saved}"
 
 
 def _freshness(table: TableState, staleness_us: int | None) -> list[str]:

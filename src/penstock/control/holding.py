@@ -1,87 +1,163 @@
-"""Whether late work of a table should wait for a newer change that is on its way to it.
+"""Whether late work of a table should wait for a newer change that is on its way to it, or known to come.
 
-A table waits anyway for changes that are no newer than its own (`settling`). With `patience` it may also wait for newer
-ones, so that it and everything made from it is updated once instead of twice: as long as its patience lasts, and as no
-freshness target of a table below nor the deadline of a request is put at risk (Xu, Gao, Davidson 2023, Sec. 4.2; the
-decision is the exact one of `requests/queueing`). New rows at the edge never wait, nor does what a query waits for.
+A table waits anyway for changes that are no newer than its own (`settling`). It may also wait for newer ones, so that it
+and everything made from it is updated once instead of twice (Xu, Gao, Davidson 2023, Sec. 4.2):
+
+* for one that is on its way, as long as its `patience` lasts;
+* for one that is known to come, because a table above is restated at known times (`restated = "Mon 02:00"`): if that is
+  near, until it has come through, or has not come in its time.
+
+Never past the deadline of a request, nor so long that a freshness target of a table below is put at risk. The decision is
+the exact one of `requests/queueing` over the tables below, and of the time that a target leaves a table takes its share
+only (`control/sharing`). New rows at the edge never wait, nor does what a query waits for.
 
 What is decided here depends on the events alone, and on the clock only in that a hold ends: so a replay decides the same.
+What it costs depends on the tables above and below that the change concerns, and is bounded: above `MOST` tables below,
+nothing waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
 from penstock.control.settling import Settling
+from penstock.control.sharing import Below, below, run_time, share_us
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.partitions import EMPTY, PartitionSet
-from penstock.model.time import END_US, SECOND_US
+from penstock.model.tables import Table
+from penstock.model.time import END_US, HOUR_US, SECOND_US
 from penstock.requests.needs import Piece
-from penstock.requests.queueing import Duration, decide, descendants, longest
+from penstock.requests.queueing import Duration, decide, longest
 
-# How many standard deviations of the run times a target must be safe by.
-_SAFE = 2.0
+# How far apart two changes are at most that are brought together where nobody says a `patience`.
+NEARBY_US = 4 * HOUR_US
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Partitions that wait, until when at most, for work of which tables, and how many updates that saves."""
+    """Partitions that wait, until when at most, for work of which tables or for which coming restatements (of which
+    table and when, as people say it), and how many updates that saves."""
 
     partitions: PartitionSet
     until_us: int
     waits_for: frozenset[str]
     updates: int
+    restated: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A restatement of a table that is known to come."""
+
+    table: str
+    said: str
+    at_us: int
+    # When its change is there at the latest, through all tables between.
+    there_us: int
+    there: Duration
+    # Whether it has come; then it may still be on its way.
+    come: bool
+
+
+def may_hold(state: State, table: Table) -> bool:
+    return bool(table.patience_us) or (table.patience_us is None and table.name in state.graph.restated)
 
 
 def hold(state: State, table: TableState, pieces: Iterable[Piece]) -> Hold | None:
-    name, patience = table.table.name, table.table.patience_us
+    name = table.table.name
     late = [piece for piece in pieces if piece.need.late]
-    if not patience or not late:
+    if not late:
         return None
     moving = Settling(state).before(table, table.seen_us)
-    if not moving.since:
+    if not moving.since and name not in state.graph.restated:
         return None
-    below = _below(state, name)
-    coming_us = int(_coming(state, name, moving.by).mean_s * SECOND_US)
+    chain = below(state, name)
+    if chain is None:
+        return None
+    on_its_way = _on_its_way(state, name, moving.by)
     awaited = state.awaited.partitions(name)
     found, until_us, updates = EMPTY, END_US, 0
+    restated: dict[str, str] = {}
+    moves = False
     for piece in late:
+        coming = list(_known(state, table, piece.need.at_us))
+        limit = piece.need.at_us + (table.table.patience_us or 0)
+        until = min(max([limit, *(each.there_us for each in coming)]), *_latest_starts(state, piece, chain))
+        if until <= state.now_us:
+            continue
         where = PartitionSet(((piece.start_us, piece.end_us),)) - awaited
-        met = [(start, end, at_us) for start, end, at_us in moving.since.within(where) if at_us > piece.need.at_us]
-        if not met:
-            continue
-        until = min(piece.need.at_us + patience, *_latest_starts(state, piece, below))
-        there_us = max(at_us for _, _, at_us in met) + coming_us
-        if until <= state.now_us or there_us > until:
-            continue
-        at_risk = {
-            other
-            for other, takes in below.items()
-            if (target := state.graph.tables[other].target_us) is not None
-            and there_us + _us(takes) > piece.need.at_us + target
-        }
-        choice = decide(
-            name,
-            _readers(state),
-            lambda one: _run_time(state, one).mean_s,
-            lambda one, at_risk=at_risk: inf if one in at_risk else 0.0,  # type: ignore[misc]
-        )
-        if choice.waits:
-            found |= PartitionSet.of(*((start, end) for start, end, _ in met))
-            until_us, updates = min(until_us, until), max(updates, choice.updates)
-    return Hold(found, until_us, frozenset(moving.by), updates) if found else None
+        newer = [one for one in moving.since.within(where) if one[2] > piece.need.at_us]
+        expected = [each for each in coming if not each.come]
+        for part, since_us, takes in _reasons(where, newer, on_its_way, expected):
+            updates_saved = _saves(state, name, chain, piece.need.at_us, since_us, takes, until)
+            if updates_saved:
+                found |= part
+                until_us, updates = min(until_us, until), max(updates, updates_saved)
+                restated.update((each.table, each.said) for each in expected)
+                moves = moves or bool(newer)
+    waits_for = frozenset(restated) | (frozenset(moving.by) if moves else frozenset())
+    return Hold(found, until_us, waits_for, updates, tuple(sorted(restated.items()))) if found else None
 
 
-def _latest_starts(state: State, piece: Piece, below: dict[str, Duration]) -> Iterable[int]:
+def _reasons(
+    where: PartitionSet, newer: list[tuple[int, int, int]], on_its_way: Duration, expected: list[Coming]
+) -> Iterator[tuple[PartitionSet, int, Duration]]:
+    """What may wait, and for a change of when that takes how long to come: one that is known to come concerns all, one that
+    is on its way some."""
+    if expected:
+        last = max(expected, key=lambda each: each.there_us)
+        yield where, last.at_us, last.there
+    elif newer:
+        yield PartitionSet.of(*((start, end) for start, end, _ in newer)), max(at for _, _, at in newer), on_its_way
+
+
+def _saves(state: State, name: str, chain: Below, at_us: int, since_us: int, takes: Duration, until_us: int) -> int:
+    """How many updates are saved if work whose oldest change is of `at_us` waits for another change; 0 if it should not."""
+    if since_us + int(takes.mean_s * SECOND_US) > until_us:
+        return 0
+    at_risk = {
+        other
+        for other, then in chain.takes.items()
+        if (target := state.graph.tables[other].target_us) is not None and since_us + _us(takes + then) > at_us + target
+    }
+    choice = decide(
+        name,
+        chain.readers.__getitem__,
+        lambda one: run_time(state, one).mean_s,
+        lambda one: inf if one in at_risk else 0.0,
+    )
+    return choice.updates if choice.waits else 0
+
+
+def _known(state: State, table: TableState, after_us: int) -> Iterator[Coming]:
+    """Restatements of tables above that come near after a change; each at its next time only."""
+    name, patience = table.table.name, table.table.patience_us
+    nearby_us = NEARBY_US if patience is None else patience
+    for above in sorted(state.graph.restated.get(name, ())) if nearby_us else ():
+        source = state.tables[above]
+        timetable = source.table.timetable
+        if timetable is None or source.failed:
+            continue
+        at_us = timetable.next_us(after_us)
+        if at_us - after_us > nearby_us:
+            continue
+        there = _on_its_way(state, name, (above,))
+        # As much too early as it may be late, it is this one; and not all of it has come while more is there to load.
+        last_us = source.restated.last_us
+        come = last_us is not None and last_us >= at_us - timetable.within_us
+        come = come and not (source.files or source.running)
+        yield Coming(above, f"{timetable}", at_us, at_us + timetable.within_us + _us(there), there, come)
+
+
+def _latest_starts(state: State, piece: Piece, chain: Below) -> Iterable[int]:
     """When the piece must start at the latest, for each target below and for each request that it is made for."""
-    for name, takes in below.items():
-        target = state.graph.tables[name].target_us
-        if target is not None:
-            yield piece.need.at_us + target - _us(takes)
-    last = max((_us(takes) for takes in below.values()), default=0)
+    share = share_us(state, chain)
+    if share is not None:
+        yield piece.need.at_us + share
+    last = max((_us(takes) for takes in chain.takes.values()), default=0)
     for number in piece.need.requests:
         request = state.requests.get(number)
         if request is not None and request.deadline_us is not None:
@@ -89,38 +165,17 @@ def _latest_starts(state: State, piece: Piece, below: dict[str, Duration]) -> It
     yield END_US
 
 
-def _readers(state: State) -> Callable[[str], list[str]]:
-    return lambda name: [edge.table for edge in state.graph.out[name] if edge.table != name]
-
-
 def _us(takes: Duration) -> int:
-    return int(takes.at_most_s(_SAFE) * SECOND_US)
+    return int(takes.at_most_s() * SECOND_US)
 
 
-def _run_time(state: State, name: str) -> Duration:
-    cost = state.tables[name].cost
-    usual = cost.x / cost.weight if cost.weight else 0.0
-    return Duration.learned(cost.expected_s(usual), cost.spread_s)
-
-
-def _below(state: State, name: str) -> dict[str, Duration]:
-    """Of a table and all that is made from it, how long after the start of its update the change is there."""
-    graph = state.graph
-    found = {name: _run_time(state, name)}
-    for other in sorted(descendants(name, _readers(state)), key=graph.rank.__getitem__)[1:]:
-        above = [found[edge.source] for edge in graph.into[other] if edge.source in found and edge.source != other]
-        if above:
-            found[other] = longest(above) + _run_time(state, other)
-    return found
-
-
-def _coming(state: State, name: str, by: Iterable[str]) -> Duration:
+def _on_its_way(state: State, name: str, by: Iterable[str]) -> Duration:
     """How long the tables that have work to do take, one after the other, until the change is at a table's inputs."""
     graph = state.graph
     first = set(by)
     found: dict[str, Duration] = {}
-    for other in sorted(graph.ancestors[name], key=graph.rank.__getitem__):
+    for other in sorted(graph.ancestors[name], key=graph.rank.__getitem__) if first else ():
         above = [found[edge.source] for edge in graph.into[other] if edge.source in found and edge.source != other]
         if above or other in first:
-            found[other] = longest(above) + _run_time(state, other)
+            found[other] = longest(above) + run_time(state, other)
     return longest(found[edge.source] for edge in graph.into[name] if edge.source in found)

@@ -8,7 +8,7 @@ from math import ceil
 
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
-from penstock.control.holding import Hold, hold
+from penstock.control.holding import Hold, hold, may_hold
 from penstock.control.settling import waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -211,7 +211,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
-    held = hold(state, table, pieces) if late and spec.patience_us else None
+    held = hold(state, table, pieces) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
     hurried = _awaited_first(state, table, pieces)

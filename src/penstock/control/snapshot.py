@@ -16,7 +16,7 @@ from penstock.control.feedstate import FeedState, Recovering
 from penstock.control.filing import QuarantinedFile
 from penstock.control.request import Request
 from penstock.control.state import State
-from penstock.control.tablestate import Counts, Running, TableState
+from penstock.control.tablestate import Counts, Restated, Running, TableState
 from penstock.errors import PenstockError
 from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
@@ -132,6 +132,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         "running": _dump_running(table.running) if table.running else None,
         "last": _dump_running(table.last) if table.last else None,
         "cost": asdict(table.cost),
+        "restated": asdict(table.restated),
         "staleness": {name: getattr(staleness, name) for name in Staleness.__slots__},
         "counts": asdict(table.counts),
     }
@@ -154,6 +155,7 @@ def _load_table(data: dict[str, Any]) -> TableState:
     table.running = _load_running(data["running"]) if data["running"] is not None else None
     table.last = _load_running(data["last"]) if data["last"] is not None else None
     table.cost = CostModel(**data["cost"])
+    table.restated = Restated(**data["restated"])
     for name in Staleness.__slots__:
         setattr(table.staleness, name, data["staleness"][name])
     table.counts = Counts(**data["counts"])

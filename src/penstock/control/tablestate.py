@@ -9,6 +9,7 @@ from penstock.control.events import FeedFile, Job
 from penstock.model.freshness import Staleness
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Table
+from penstock.model.time import SECOND_US
 from penstock.requests.needs import Need, pending
 from penstock.scheduling.cost import CostModel
 
@@ -36,6 +37,26 @@ class Counts:
     @property
     def merged(self) -> int:
         return max(0, self.requests - self.updates)
+
+
+@dataclass(slots=True)
+class Restated:
+    """How often old partitions of a table change by what comes from outside: late rows, corrections, requests."""
+
+    last_us: int | None = None
+    # The mean time between two, of the last few; 0 while nothing is known.
+    gap_us: int = 0
+    count: int = 0
+
+    def note(self, at_us: int) -> None:
+        if self.last_us is not None and at_us > self.last_us:
+            self.count = min(self.count + 1, 16)
+            self.gap_us += (at_us - self.last_us - self.gap_us) // self.count
+        self.last_us = max(at_us, self.last_us or at_us)
+
+    @property
+    def rate_per_s(self) -> float:
+        return SECOND_US / self.gap_us if self.gap_us else 0.0
 
 
 @dataclass(slots=True)
@@ -80,6 +101,7 @@ class TableState:
     retry_at_us: int | None = None
     failed: bool = False
     small_files: int = 0
+    restated: Restated = field(default_factory=Restated)
     # When its files were last merged: since then older rows are in files that look new.
     merged_snapshot: int = 0
     cost: CostModel = field(default_factory=CostModel)

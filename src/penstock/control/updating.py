@@ -193,6 +193,8 @@ class Updating(Backfilling, Filing):
         state.counts.rows += publication.rows
         state.counts.quarantined_rows += publication.quarantined_rows
         state.small_files += publication.files
+        if self._is_restated(state, publication, job):
+            state.restated.note(at_us)
         begin = publication.begin_us
         if begin is None and not state.table.is_base:
             begin = self.begin(name)  # no rows as yet, but that is known from there on
@@ -206,6 +208,15 @@ class Updating(Backfilling, Filing):
             self._complete(state, publication.complete_us, at_us)
         if self.graph.out[name]:
             self.tell_readers(state, self._change(name, publication, job, at_us))
+
+    def _is_restated(self, state: TableState, publication: Publication, job: Job) -> bool:
+        """Whether old rows of a table changed by something from outside."""
+        if not state.table.is_base:
+            asked = (self.requests.get(number) for piece in job.pieces for number in piece.need.requests)
+            return any(request is not None and request.table == state.table.name for request in asked)
+        if job.pieces or not self.graph.flows[state.table.name]:
+            return True
+        return state.edge_us is not None and any(start < state.edge_us for start, _ in publication.changed)
 
     def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""

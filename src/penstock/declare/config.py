@@ -20,6 +20,7 @@ from penstock.declare.problems import Location, Problem, ProjectError, did_you_m
 from penstock.declare.toml_lines import Keys, key_lines, line_of
 from penstock.model.grain import parse_grain, zone_of
 from penstock.model.time import parse_duration
+from penstock.model.timetable import parse_timetable
 from penstock.queries.live import find_live_policy
 from penstock.scheduling.policies import DEFAULT, find_policy
 
@@ -126,6 +127,12 @@ def _absent(value: Any) -> Any:
     return dict(found)
 
 
+def _timetable(value: Any) -> Any:
+    if isinstance(value, str):
+        parse_timetable(value)
+    return value
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, str | bool | int):
         return value
@@ -142,6 +149,7 @@ Option = Annotated[str | bool | int, BeforeValidator(_plain)]
 Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
 Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
 Folder = Annotated[str, BeforeValidator(_local)]
+Restated = Annotated[str, BeforeValidator(_timetable)]
 
 
 # Models
@@ -172,12 +180,13 @@ class FeedConfig(Strict):
     freshness: Period | None = None
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
+    restated: Restated | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
 
 
 # Settings of a feed that belong to its base table.
-OF_TABLE = ("partition", "priority", "freshness", "guarantee", "cost", "keep_versions", "keep_days")
+OF_TABLE = ("partition", "priority", "freshness", "guarantee", "cost", "restated", "keep_versions", "keep_days")
 
 
 class TableConfig(Strict):
@@ -207,8 +216,10 @@ class TableConfig(Strict):
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
     group: Name | None = None
-    # How long late work may wait for a newer change that is on its way; None for what the project says.
+    # How long late work may wait for a newer change; None for what the project says.
     patience: Duration | None = None
+    # When its old partitions are stated anew: what is made from it may wait for that.
+    restated: Restated | None = None
 
 
 class StorageConfig(Strict):
@@ -234,8 +245,8 @@ class StoreConfig(Strict):
 
 class RunConfig(Strict):
     tracks: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
-    # How long late work of any table may wait for a newer change that is on its way.
-    patience: Duration = 0
+    # How long late work of any table may wait for a newer change.
+    patience: Duration | None = None
     policy: Annotated[str, BeforeValidator(_policy)] = DEFAULT
 
 

@@ -298,6 +298,7 @@ class _Checker:
             guarantee=config.guarantee,
             cost_us=config.cost,
             patience_us=self.patience_us if config.patience is None else config.patience,
+            restated=config.restated or "",
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

@@ -115,6 +115,18 @@ class Graph:
         }
 
     @cached_property
+    def restated(self) -> dict[str, frozenset[str]]:
+        """Of tables that are made from some that are restated at known times, which those are."""
+        found: dict[str, frozenset[str]] = {}
+        known = {name for name, table in self.tables.items() if table.restated}
+        for name in self.order if known else ():
+            above = {edge.source for edge in self.into[name]} - {name}
+            all_ = (known & above).union(*(found.get(source, frozenset()) for source in above))
+            if all_:
+                found[name] = frozenset(all_)
+        return found
+
+    @cached_property
     def flows(self) -> dict[str, bool]:
         """Whether a table flows with time. One that does has an edge, which holds back its readers; one that does not
         (a snapshot without partitions, a feed without event times, views over only such) is simply as it is now."""

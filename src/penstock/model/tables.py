@@ -9,6 +9,7 @@ from typing import Literal
 from penstock.model.grain import Grain, parse_grain
 from penstock.model.relations import Everything, PartitionMap, Relation, Window
 from penstock.model.time import DAY_US, MINUTE_US
+from penstock.model.timetable import Timetable, parse_timetable
 
 Mode = Literal["append", "snapshot"]
 When = Literal["continuous", "closed"]
@@ -90,8 +91,11 @@ class Table:
     required: tuple[str, ...] = ()
     # Whether its user wrote the priority down: then demand does not change it.
     fixed: bool = False
-    # How long late work of it may wait for a newer change that is on its way, so that one update brings both.
-    patience_us: int = 0
+    # How long late work of it may wait for a newer change, so that one update brings both; None: not at all for one that
+    # is on its way, and a while for one that is known to come (`restated`).
+    patience_us: int | None = None
+    # When its old partitions are stated anew, as a timetable; empty if nobody knows.
+    restated: str = ""
 
     @property
     def grain(self) -> Grain:
@@ -100,6 +104,10 @@ class Table:
     @property
     def is_base(self) -> bool:
         return self.feed is not None
+
+    @property
+    def timetable(self) -> Timetable | None:
+        return parse_timetable(self.restated, self.zone) if self.restated else None
 
 
 @lru_cache(maxsize=4096)

@@ -6,14 +6,21 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from penstock.model.time import SECOND_US, parse_duration
+from penstock.model.timetable import parse_timetable
 from penstock.sim.scenario import Backfill, Outage, Scenario, ScenarioError, SimTable, Slowdown
 
 
 def _seconds(value: Any) -> Any:
     return parse_duration(value) / SECOND_US if isinstance(value, str) else value
+
+
+def _timetable(value: str) -> str:
+    if value:
+        parse_timetable(value)
+    return value
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
@@ -40,6 +47,9 @@ class _Table(_Strict):
     trace: tuple[Seconds, ...] = ()
     late_share: Share = 0.0
     late: Seconds = 0.0
+    # How long late work may wait for a newer change, and when old data are stated anew (it begins at 00:00 of a Thursday).
+    patience: Seconds | None = None
+    restated: Annotated[str, AfterValidator(_timetable)] = ""
 
 
 class _Slowdown(_Strict):
@@ -137,6 +147,8 @@ def _tables(name: str, given: _Table, all_: dict[str, _Table]) -> list[SimTable]
                 given.trace,
                 given.late_share,
                 given.late,
+                given.patience,
+                given.restated,
             )
         )
     return made

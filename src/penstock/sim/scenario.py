@@ -43,6 +43,9 @@ class SimTable:
     # This part of the batches also holds rows that are so much older.
     late_share: float = 0.0
     late_s: float = 0.0
+    # How long late work may wait for a newer change, and when old data are stated anew.
+    patience_s: float | None = None
+    restated: str = ""
 
     @property
     def is_base(self) -> bool:
@@ -114,6 +117,8 @@ class Scenario:
                 exact_time=True,
                 foldable=len(table.sources) == 1,
                 attempts=1_000_000,
+                patience_us=us(table.patience_s) if table.patience_s is not None else None,
+                restated=table.restated,
             )
             for table in self.tables
         ]

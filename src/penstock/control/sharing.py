@@ -1,0 +1,109 @@
+"""How much of the time that a freshness target leaves a table may spend on waiting.
+
+A change may be late by a target, less the run times on the way: that is the waiting budget of the whole chain. Which table
+should spend it depends on how often changes come to each and what its updates cost (`requests/budget`); all three are
+learned. What is left by the tables before, those after have too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import floor, log10
+
+from penstock.control.state import State
+from penstock.model.time import SECOND_US
+from penstock.requests.budget import Pipeline, split
+from penstock.requests.queueing import Duration, longest
+
+# Tables below a table of which it is still asked which of them should wait; and on a chain whose budget is shared out.
+MOST = 512
+MOST_SHARING = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A table and all that is made from it: how long after the start of its update a change is there, and who reads whom."""
+
+    name: str
+    takes: Mapping[str, Duration]
+    readers: Mapping[str, tuple[str, ...]]
+
+
+def run_time(state: State, name: str) -> Duration:
+    cost = state.tables[name].cost
+    usual = cost.x / cost.weight if cost.weight else 0.0
+    return Duration.learned(cost.expected_s(usual), cost.spread_s)
+
+
+def below(state: State, name: str) -> Below | None:
+    """None if these are too many."""
+    graph = state.graph
+    readers: dict[str, tuple[str, ...]] = {}
+    new = [name]
+    while new:
+        found = new.pop()
+        if found not in readers:
+            if len(readers) == MOST:
+                return None
+            readers[found] = tuple(dict.fromkeys(edge.table for edge in graph.out[found] if edge.table != found))
+            new += readers[found]
+    takes = {name: run_time(state, name)}
+    for other in sorted(readers, key=graph.rank.__getitem__)[1:]:
+        above = [takes[edge.source] for edge in graph.into[other] if edge.source in takes and edge.source != other]
+        takes[other] = longest(above) + run_time(state, other)
+    return Below(name, takes, readers)
+
+
+def share_us(state: State, chain: Below) -> int | None:
+    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none."""
+    found: int | None = None
+    for name, takes in chain.takes.items():
+        target = state.graph.tables[name].target_us
+        if target is not None:
+            budget_s = target / SECOND_US - takes.at_most_s()
+            if budget_s > 0:
+                budget_s *= _first_share(state, chain, name, budget_s)
+            share = int(budget_s * SECOND_US)
+            found = share if found is None else min(share, found)
+    return found
+
+
+def _first_share(state: State, chain: Below, last: str, budget_s: float) -> float:
+    """The part of the budget of all tables from the first to the last that the first should spend."""
+    graph = state.graph
+    between = graph.ancestors[last]
+    way = [name for name in sorted(chain.takes, key=graph.rank.__getitem__) if name in between or name == last]
+    if len(way) == 1 or len(way) > MOST_SHARING:
+        return 1.0
+    numbers = {name: number for number, name in enumerate(way)}
+    inputs: list[tuple[int, ...]] = []
+    rates: list[float] = []
+    for name in way:
+        sources = {edge.source for edge in graph.into[name]} - {name}
+        inputs.append(tuple(sorted(numbers[source] for source in sources if source in numbers)))
+        outside = {base for source in sources if source not in numbers for base in (source, *graph.ancestors[source])}
+        rates.append(_rough(sum(state.tables[each].restated.rate_per_s for each in (*sorted(outside), name))))
+    if not any(rates):
+        return 1.0  # nothing is known: what is saved early is saved at all later tables, too
+    costs = tuple(_rough(run_time(state, name).mean_s) for name in way)
+    return _split(tuple(inputs), tuple(rates), costs, _rough(budget_s))
+
+
+def _rough(value: float) -> float:
+    """Two digits: enough to share out a budget, and seldom another value."""
+    return round(value, 1 - floor(log10(value))) if value > 0 else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _split(
+    inputs: tuple[tuple[int, ...], ...], rates: tuple[float, ...], costs: tuple[float, ...], budget_s: float
+) -> float:
+    names = [str(number) for number in range(len(inputs))]
+    pipeline = Pipeline(
+        {name: [names[source] for source in sources] for name, sources in zip(names, inputs, strict=True)},
+        dict(zip(names, rates, strict=True)),
+        dict(zip(names, costs, strict=True)),
+    )
+    return split(pipeline, budget_s)[0] / budget_s
