@@ -25,6 +25,7 @@ from penstock.control.status import status
 from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
+from penstock.requests.needs import partitions_of
 from tests.control.scenarios import Scenario, check_at_rest
 from tests.control.test_diamonds import DAY_1, DEEP, DIAMOND, base, scenario, view
 from tests.control.test_diamonds import load as deliver
@@ -466,3 +467,33 @@ def test_finished_requests_are_forgotten_in_time() -> None:
         ask(run, "b", 1)
         run.settle()
     assert len(run.world.state.requests) == 50
+
+
+def test_a_long_backfill_of_a_base_table_is_cut() -> None:
+    """Forty hours that take 10 s each, where a start takes half a second: ten periods at once, as the policy says. Rows that
+    come meanwhile are loaded with the next of the jobs."""
+    run = ready(CHAIN, upto=40, feeds=[Feed("f", period_us=HOUR_US)])
+    world = run.world
+    world.state.chop = 10.0
+    cost = world.state.tables["a"].cost
+    cost.alpha_s, cost.beta_s = 0.5, 1e-6
+    before = dict(world.counts)
+    number = ask(run, "a", *range(40), size_bytes=400_000_000)
+    loads = []
+    while starts := world.decide():
+        for event in starts:
+            world.start(event)
+            if event.job.table == "a":
+                loads.append((partitions_of(event.job.pieces).count(CHAIN[0].grain), len(event.job.files)))
+                cost.alpha_s, cost.beta_s = 0.5, 1e-6
+        if len(loads) == 1:
+            world.deliver("f", world.new_rows([DAY_1 + 40 * HOUR_US]))
+        while world.running:
+            world.finish(next(iter(world.running)))
+            cost.alpha_s, cost.beta_s = 0.5, 1e-6
+    assert [files for _, files in loads][:2] == [0, 1]
+    assert max(hours for hours, _ in loads) == 10 and sum(hours for hours, _ in loads) == 40
+    # The last hour also gets the rows up to the new edge.
+    assert all(made[:39] == list(range(39)) for made in counted(run, before).values())
+    assert stage(run, number) == "done"
+    check_at_rest(world)

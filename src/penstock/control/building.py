@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.control.events import Job
-from penstock.control.readiness import complete_after, files_to_load, ready_job, ready_work
+from penstock.control.readiness import complete_after, files_to_load, pieces_to_load, ready_job, ready_work
 from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -30,7 +30,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
             "load",
             state.snapshot,
             files=files_to_load(state, table, take),
-            pieces=tuple(Piece(*piece) for piece in table.needs.pieces()),
+            pieces=pieces_to_load(state, table),
             amount=ready.amount,
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,

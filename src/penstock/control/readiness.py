@@ -18,7 +18,7 @@ from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.needs import Piece, partitions_of
-from penstock.scheduling.cost import WORTH_A_START
+from penstock.scheduling.cost import WORTH_A_START, CostModel
 from penstock.scheduling.jobs import ReadyJob
 
 # Appended files of a table until merging them is worth a job.
@@ -79,13 +79,13 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     release = END_US
     amount = table.amount
     if spec.is_base:
-        pieces = tuple(Piece(*piece) for piece in table.needs.pieces())
+        pieces = pieces_to_load(state, table)
         if not table.files and not pieces:
             return _upkeep(table)
         files = files_to_load(state, table, take)
         if files:
             release = files[0].arrived_us
-            amount = amount if len(files) == len(table.files) else float(sum(file.size_bytes for file in files))
+        amount = _amount_of_files(table, files, pieces)
         gain = _gain_of_files(state, table, files)
     else:
         pieces = (work or ready_work(state, table, take)).pieces
@@ -174,6 +174,29 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     return files
 
 
+def pieces_to_load(state: State, table: TableState) -> tuple[Piece, ...]:
+    """The partitions that a load makes again: all where a file changed, whose rows are in them. What was only asked for is
+    cut as the work of a view is, so that a long backfill does not keep new files waiting."""
+    pieces = [Piece(*piece) for piece in table.needs.pieces()]
+    asked = partitions_of([piece for piece in pieces if not piece.need.changed])
+    if not asked or table.table.grain is WHOLE or (most := _most(state, table, None)) is None:
+        return tuple(pieces)
+    later = asked - asked.first(table.table.grain, most)
+    return (
+        tuple(Piece(*piece) for piece in table.needs.within(table.needs.domain() - later)) if later else tuple(pieces)
+    )
+
+
+def _amount_of_files(table: TableState, files: tuple[FeedFile, ...], pieces: tuple[Piece, ...]) -> float:
+    """How much a load reads: of what is pending besides the files, the part that its partitions are."""
+    every, made = table.needs.domain(), partitions_of(pieces)
+    if made == every and len(files) == len(table.files):
+        return table.amount
+    besides = max(0.0, table.amount - sum(file.size_bytes for file in table.files.values())) if made else 0.0
+    part = made.count(table.table.grain) / every.count(table.table.grain) if made else 0.0
+    return besides * part + sum(file.size_bytes for file in files)
+
+
 def _gain_of_files(state: State, table: TableState, files: tuple[FeedFile, ...]) -> int:
     """How much fresher a base table gets: its files hold about what happened since the last one that was loaded."""
     if not files:
@@ -246,7 +269,8 @@ def _most(state: State, table: TableState, take: int | None) -> int | None:
     if take is not None:
         limits.append(_filled(state, spec, take))
     if state.chop is not None:
-        worth = _worth_a_start(table)
+        pending = table.needs.domain().count(spec.grain)
+        worth = worth_a_start(table.cost, pending, table.amount)
         if worth is not None:
             limits.append(max(worth, _filled(state, spec, state.chop)))
     return min(limits, default=None)
@@ -257,11 +281,10 @@ def _filled(state: State, spec: Table, periods: float) -> int:
     return max(1, int(periods * state.graph.periods_us[spec.name]) // (spec.grain.shift(start, 1) - start))
 
 
-def _worth_a_start(table: TableState) -> int | None:
+def worth_a_start(cost: CostModel, pending: int, amount: float) -> int | None:
     """So many of the pending partitions that their data take much longer than a start; None if all do not."""
-    pending = table.needs.domain().count(table.table.grain)
-    start_up_s = table.cost.expected_s(0.0)
-    each_s = (table.cost.expected_s(table.amount) - start_up_s) / pending
+    start_up_s = cost.expected_s(0.0)
+    each_s = (cost.expected_s(amount) - start_up_s) / pending
     needed_s = WORTH_A_START * start_up_s
     return ceil(needed_s / each_s) if each_s * pending > needed_s else None
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
 from penstock.control.asked import RequestStatus, requests
 from penstock.control.events import BackfillRequested, RequestCancelled, WarehouseDeclared
 from penstock.control.forecast import Reason, forecast
+from penstock.control.readiness import worth_a_start
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
 from penstock.errors import PenstockError
@@ -19,6 +21,7 @@ from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.span import parse_span
 from penstock.model.time import LAST_US, format_instant
+from penstock.scheduling.policies import find_policy
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -153,13 +156,7 @@ class Requesting:
 
     def _files(self, conn: Connection, name: str, wanted: PartitionSet) -> int:
         """A base table is made again from the files that were delivered: they must still be there."""
-        feed = self.warehouse.graph.feeds[self.warehouse.definitions[name].table.feed or ""]
-        if feed.mode == "snapshot":
-            raise PenstockError(
-                f"base table `{name}` is stated anew by each file of feed `{feed.name}`: there is nothing to make again; "
-                "deliver the file again to change it"
-            )
-        rows = {row.uri: row for start, end in wanted for row in self.store.loaded_within(conn, feed.name, start, end)}
+        rows = self._loaded(conn, name, wanted)
         folder = self.warehouse.declarations.folder
         gone = sorted(uri for uri in rows if not (folder / uri).exists())
         if gone:
@@ -196,6 +193,7 @@ class Requesting:
         )
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, declared, asked)
+        chop = getattr(find_policy(declarations.config.run.policy), "chop", None)
         work = []
         with self.store.read() as conn:
             for each in found.campaign.work:
@@ -205,8 +203,7 @@ class Requesting:
                     size = self._restated(conn, each.table, each.partitions)
                 else:
                     size = self._reads(conn, found.state, each.table, each.partitions)
-                one_by_one = 1 if each.table in found.state.graph.chained else spec.chop
-                jobs = math.ceil(each.updates / one_by_one) if one_by_one else 1
+                jobs = _jobs(found.state, each.table, each.updates, size, chop)
                 cost = table.cost
                 why = tuple(dict.fromkeys(found.reasons[number - 1].what for number in each.requests))
                 seconds = jobs * cost.alpha_s + cost.beta_s * size
@@ -239,13 +236,27 @@ class Requesting:
         )
 
     def _restated(self, conn: Connection, name: str, partitions: PartitionSet) -> int:
-        feed = self.warehouse.definitions[name].table.feed or ""
-        files = {
-            row.uri: row.size_bytes
-            for start, end in partitions
-            for row in self.store.loaded_within(conn, feed, start, end)
+        return sum(row.size_bytes for row in self._loaded(conn, name, partitions).values())
+
+    def _loaded(self, conn: Connection, name: str, partitions: PartitionSet) -> dict[str, Any]:
+        """The files from which partitions of a base table are made, by name."""
+        table = self.warehouse.definitions[name].table
+        feed = self.warehouse.graph.feeds[table.feed or ""]
+        if feed.mode == "snapshot" and table.grain is WHOLE:
+            return {row.uri: row for row in self.store.last_loaded(conn, feed.name)}
+        return {
+            row.uri: row for start, end in partitions for row in self.store.loaded_within(conn, feed.name, start, end)
         }
-        return sum(files.values())
+
+
+def _jobs(state: State, name: str, updates: int, size: int, chop: float | None) -> int:
+    """How many jobs it takes: one partition after the other, as many as the table says at once, or as the policy's `chop`
+    cuts it."""
+    table = state.tables[name]
+    limits = [1] if name in state.graph.chained else [table.table.chop] if table.table.chop is not None else []
+    if chop is not None and table.table.grain is not WHOLE:
+        limits += [most] if (most := worth_a_start(table.cost, updates, size)) is not None else []
+    return math.ceil(updates / min(limits)) if limits else 1
 
 
 def _longest_way(state: State, seconds: dict[str, float]) -> float:

@@ -74,7 +74,7 @@ def _pipeline(point: Any) -> list[Row]:
         ]
         for trigger in point["triggers"]:
             for queued in (False, True):
-                waits = waits_s("even" if queued else "none", point["target"], count / at)
+                waits = waits_s("uneven" if queued else "none", point["target"], count / at)
                 found = simulate(whole(STAGES), TRIGGERS[trigger](), arrivals, minutes, rng, queue_s=waits)
                 rows.append(
                     {
