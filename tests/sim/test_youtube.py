@@ -74,7 +74,7 @@ def test_yesterday_of_itself() -> None:
 
 def test_a_pipeline_with_and_without_a_queue() -> None:
     rows, findings = run("youtube-pipeline", seeds=tuple(range(1, 9)))
-    assert findings["with queueing the last stage is at most 10 minutes late"].holds
+    assert all(finding.holds for finding in findings.values()), findings
     updates = means(rows, "updates", "order", "trigger", "queueing")
     for order in ("ascending", "random", "descending"):
         for trigger in ("eager", "lazy"):

@@ -11,7 +11,18 @@ from importlib import import_module
 from penstock.sim.experiments.base import EXPERIMENTS, Experiment, Finding, Picture, add, find_experiment
 
 # Every module that has experiments.
-MODULES = ("golab", "beyond", "aus_examples", "aus", "etl", "etl_staging", "youtube", "youtube_queue", "unit")
+MODULES = (
+    "golab",
+    "beyond",
+    "aus_examples",
+    "aus",
+    "etl",
+    "etl_staging",
+    "youtube",
+    "youtube_tree",
+    "youtube_queue",
+    "unit",
+)
 
 
 def load_all() -> dict[str, Experiment]:
