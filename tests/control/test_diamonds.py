@@ -127,6 +127,27 @@ def test_a_table_that_reads_its_past_goes_partition_by_partition(seed: int) -> N
     assert made["t", DAY_1] == 1  # its reader waits for the last of them
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_what_cannot_be_cut_comes_on_with_each_of_its_sources(seed: int) -> None:
+    """`v` is made from whole days of a, also where the day is still in progress, and from hours of `u` that are long over. So
+    new rows of a change all of its day, at once and again when `u` has come: new rows at the edge never wait. That is
+    the one kind of table of which one file may make a partition more than once: but no more often than it has
+    sources."""
+    tables = [
+        base(partition="day"),
+        Table("u", "hour", sources=(Source("a", (-3, 0)),)),
+        Table("v", "360m", sources=(Source("a", SAME), Source("u", (-2, -1)))),
+    ]
+    run = scenario(seed, tables)
+    load(run, *(DAY_1 + hour * HOUR_US + 1 for hour in range(0, 60, 5)))
+    most = 0
+    for times in ([70], [20], [75, 30], [100]):
+        made = load(run, *(DAY_1 + hour * HOUR_US + 7 for hour in times))
+        assert {count for (name, _), count in made.items() if name == "u"} == {1}
+        most = max(most, *(count for (name, _), count in made.items() if name == "v"))
+    assert most == 2
+
+
 def test_a_stream_of_late_rows_does_not_hold_anybody_up() -> None:
     """Late rows keep coming faster than they are worked off; still the bottom of the diamond is brought up to date, at
     most once for each of them."""

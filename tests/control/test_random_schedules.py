@@ -92,7 +92,8 @@ def test_one_more_file_makes_every_partition_at_most_once(first: int) -> None:
 
 def made_twice(seed: int) -> list[tuple[str, int]]:
     """Partitions that are made more than once for a single file, late or not, when all was at rest. Tables that go step
-    by step bring their readers on step by step, too; and two base tables of one feed are two changes."""
+    by step bring their readers on step by step, too; and two base tables of one feed are two changes. (A table that
+    cannot be cut and has several sources may come on with each of them, which these seeds do not show: test_diamonds.py.)"""
     scenario = Scenario(seed, calm=True)
     scenario.run(60)
     scenario.settle()
