@@ -28,7 +28,7 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 8
+FORMAT = 9
 
 _PLAIN = (
     "edge_us",
