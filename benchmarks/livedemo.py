@@ -57,6 +57,11 @@ class Run:
             for name, target in found.targets_us.items()
         }
 
+    def worst_s(self, table: str) -> float:
+        """The largest staleness of a table."""
+        moves = timeline(self.events).edges.get(table, ())
+        return max(end - edge for _, end, edge in _stretches(moves, self.begin_us, self.end_us)) / SECOND_US
+
     @property
     def busy(self) -> float:
         """The part of the time in which a track works."""
@@ -113,6 +118,11 @@ class Stage:
         self.project = self.folder / "demo"
         self.kept = self.folder / "prepared"
         self.begin_us = self.network.origin_us
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From when to when runs are looked at."""
+        return self.begin_us, self.network.end_us
 
     def prepare(self, policy: str) -> None:
         """Load the history and follow the feeds for a while, until the costs are known."""

@@ -42,10 +42,11 @@ def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) 
         if table.cost_us is not None:
             found.cost_us[name], found.known[name] = table.cost_us, "declared"
         elif cost is not None and cost.weight > 0:
-            seconds = cost.expected_s(cost.x / cost.weight)
-            seconds += _DEVIATIONS * cost.spread_s if provision == "worst" else 0.0
+            expected = cost.expected_s(cost.x / cost.weight)
+            seconds = expected + (_DEVIATIONS * cost.spread_s if provision == "worst" else 0.0)
             found.cost_us[name], found.known[name] = max(1, ceil(seconds * SECOND_US)), "learned"
-            found.start_up_us[name] = int(cost.alpha_s * SECOND_US)
+            # Of the longest time the same part as of the usual one.
+            found.start_up_us[name] = int(cost.alpha_s * seconds / expected * SECOND_US)
         else:
             found.cost_us[name] = 1
             found.known[name] = "not known" if table.leader is None else "with its leader"

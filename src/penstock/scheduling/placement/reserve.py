@@ -16,7 +16,7 @@ cluster needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, unless_equal, upkeep
+from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, unless_equal, upkeep
 from penstock.scheduling.placement.proportional import clusters
 
 _FROM_A_FAILURE = 2.0
@@ -70,6 +70,7 @@ class Reserve(Placement):
         version = situation.outlook.version
         if self._planned is None or self._planned[0] != version:
             jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
+            jobs = kept(jobs, situation.tracks)
             groups = clusters(jobs, self.k, self.by)
             loads = [sum(job.utilisation for job in group) for group in groups]
             cluster = {job.table: number for number, group in enumerate(groups) for job in group}
@@ -144,6 +145,15 @@ class Reserve(Placement):
         running = [job.expected_s for job in situation.running.values()]
         running += [situation.ready[start.table].expected_s for start in starts]
         return sum(expected_s >= long_s for expected_s in running)
+
+
+def kept(jobs: Sequence[Recurring], tracks: int) -> list[Recurring]:
+    """With periods that can be kept. Updates of one table never run side by side, and files that wait are loaded together: where
+    one update a period would be more than the tracks can do, all come less often. Without that, short jobs would be
+    given tracks that they cannot use."""
+    alone = [max(job.period_s, job.cost_s) for job in jobs]
+    stretch = max(1.0, sum(job.cost_s / period for job, period in zip(jobs, alone, strict=True)) / tracks)
+    return [job._replace(period_s=period * stretch) for job, period in zip(jobs, alone, strict=True)]
 
 
 def _said(why: Why, job: Any, value: float, slowness: float) -> str:

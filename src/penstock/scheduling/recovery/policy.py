@@ -82,15 +82,15 @@ class Adaptive:
         """The longest time of a job: as declared, or what is expected and some more."""
         assert self._graph is not None
         declared = self._graph.tables[table].cost_us
-        if declared is not None:
-            return declared
-        margin = self.margin if self.provision == "worst" else 1.0
-        return max(1, ceil(margin * outlook.period_cost_s(table) * SECOND_US))
+        return declared if declared is not None else max(1, ceil(self._some_more(outlook.period_cost_s(table))))
 
     def _start_up_us(self, table: str, outlook: Outlook) -> int:
-        """What a job takes however little it has to do; 0 if that is not known."""
+        """What of that a job takes however little it has to do; 0 if that is not known."""
         known = getattr(outlook, "start_up_s", None)
-        return 0 if known is None else int(known(table) * SECOND_US)
+        return 0 if known is None else int(self._some_more(known(table)))
+
+    def _some_more(self, expected_s: float) -> float:
+        return (self.margin if self.provision == "worst" else 1.0) * expected_s * SECOND_US
 
     # Memory
 
