@@ -11,7 +11,6 @@ print(warehouse.query("select * from hourly_traffic").rows)
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -28,7 +27,7 @@ from penstock.control.recovery import Recovery, recoveries
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
-from penstock.declare.problems import Problem, ProjectError
+from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Warehouse as Declared
@@ -160,9 +159,9 @@ class Warehouse:
 
     def _definition(self, table: str) -> Definition:
         if table not in self.declared.definitions:
-            near = difflib.get_close_matches(table, self.declared.definitions, n=1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise PenstockError(f"there is no table `{table}` in this project{hint}")
+            raise PenstockError(
+                f"there is no table `{table}` in this project{near_or_all(table, self.declared.definitions)}"
+            )
         return self.declared.definitions[table]
 
     def query(

@@ -77,11 +77,17 @@ def _deadline(text: str | None, now_us: int, zone: tzinfo) -> int | None:
     except ValueError:
         pass
     try:
-        return parse_instant(text, zone)
+        until = parse_instant(text, zone)
     except ValueError:
         raise PenstockError(
             f"{text!r} is not a deadline; write a duration such as 2h, or a time such as 2024-03-08T06:00"
         ) from None
+    if until <= now_us:
+        now = format_instant(now_us // SECOND_US * SECOND_US, zone)
+        raise PenstockError(
+            f"the deadline {text} is over: it is {now} now; write a later time, or a duration such as 2h"
+        )
+    return until
 
 
 def plan(
@@ -133,8 +139,11 @@ def _pairs(words: Sequence[str], tables: set[str]) -> list[tuple[str, str | None
     """Tables, each with its stretch of time if one follows."""
     found: list[tuple[str, str | None]] = []
     for word in words:
-        if found and found[-1][1] is None and word not in tables and (word[:1].isdigit() or word.lower() == "all"):
+        span = word not in tables and (word[:1].isdigit() or word.lower() == "all")
+        if span and found and found[-1][1] is None:
             found[-1] = (found[-1][0], word)
+        elif span:
+            raise PenstockError(f"{word} follows no table; write TABLE FROM..TO, as in `penstock plan orders {word}`")
         else:
             found.append((word, None))
     return found

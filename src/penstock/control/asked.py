@@ -78,7 +78,11 @@ def _status(state: State, request: Request) -> RequestStatus:
         made=sum(request.made.values()),
         left=sum(where.count(state.graph.tables[name].grain) for name, where in left.items()),
         updates=request.updates,
-        merged_with=request.joined,
+        merged_with=tuple(
+            number
+            for number in request.joined
+            if (other := state.requests.get(number)) is None or other.cancelled_us is None
+        ),
         tables=tuple(todo),
         waits=why,
         held=_held(state, request.number) if request.held else 0,

@@ -260,8 +260,12 @@ def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
 
 
 def _most(state: State, table: TableState, take: int | None) -> int | None:
-    """How many partitions one job may make: as declared; what `take` periods of data fill; what the policy's `chop` periods
-    fill, or as many as are worth a start. At least one."""
+    return most_at_once(state, table, table.needs.domain().count(table.table.grain), table.amount, take)
+
+
+def most_at_once(state: State, table: TableState, pending: int, amount: float, take: int | None = None) -> int | None:
+    """How many of the pending partitions one job may make: as declared; what `take` periods of data fill; what the policy's
+    `chop` periods fill, or as many as are worth a start. At least one."""
     spec = table.table
     if spec.grain is WHOLE:
         return spec.chop
@@ -269,8 +273,7 @@ def _most(state: State, table: TableState, take: int | None) -> int | None:
     if take is not None:
         limits.append(_filled(state, spec, take))
     if state.chop is not None:
-        pending = table.needs.domain().count(spec.grain)
-        worth = worth_a_start(table.cost, pending, table.amount)
+        worth = _worth_a_start(table.cost, pending, amount)
         if worth is not None:
             limits.append(max(worth, _filled(state, spec, state.chop)))
     return min(limits, default=None)
@@ -281,7 +284,7 @@ def _filled(state: State, spec: Table, periods: float) -> int:
     return max(1, int(periods * state.graph.periods_us[spec.name]) // (spec.grain.shift(start, 1) - start))
 
 
-def worth_a_start(cost: CostModel, pending: int, amount: float) -> int | None:
+def _worth_a_start(cost: CostModel, pending: int, amount: float) -> int | None:
     """So many of the pending partitions that their data take much longer than a start; None if all do not."""
     start_up_s = cost.expected_s(0.0)
     each_s = (cost.expected_s(amount) - start_up_s) / pending

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from penstock.control.asked import RequestStatus, requests
 from penstock.control.events import BackfillRequested, RequestCancelled, WarehouseDeclared
 from penstock.control.forecast import Reason, forecast
-from penstock.control.readiness import worth_a_start
+from penstock.control.readiness import most_at_once
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
 from penstock.errors import PenstockError
@@ -193,7 +193,7 @@ class Requesting:
         )
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, declared, asked)
-        chop = getattr(find_policy(declarations.config.run.policy), "chop", None)
+        found.state.chop = getattr(find_policy(declarations.config.run.policy), "chop", None)
         work = []
         with self.store.read() as conn:
             for each in found.campaign.work:
@@ -203,7 +203,7 @@ class Requesting:
                     size = self._restated(conn, each.table, each.partitions)
                 else:
                     size = self._reads(conn, found.state, each.table, each.partitions)
-                jobs = _jobs(found.state, each.table, each.updates, size, chop)
+                jobs = _jobs(found.state, each.table, each.updates, size)
                 cost = table.cost
                 why = tuple(dict.fromkeys(found.reasons[number - 1].what for number in each.requests))
                 seconds = jobs * cost.alpha_s + cost.beta_s * size
@@ -249,14 +249,11 @@ class Requesting:
         }
 
 
-def _jobs(state: State, name: str, updates: int, size: int, chop: float | None) -> int:
-    """How many jobs it takes: one partition after the other, as many as the table says at once, or as the policy's `chop`
-    cuts it."""
-    table = state.tables[name]
-    limits = [1] if name in state.graph.chained else [table.table.chop] if table.table.chop is not None else []
-    if chop is not None and table.table.grain is not WHOLE:
-        limits += [most] if (most := worth_a_start(table.cost, updates, size)) is not None else []
-    return math.ceil(updates / min(limits)) if limits else 1
+def _jobs(state: State, name: str, updates: int, size: int) -> int:
+    """How many jobs it takes: one partition after the other, or as many at once as the table or the policy says."""
+    if name in state.graph.chained:
+        return updates
+    return math.ceil(updates / (most_at_once(state, state.tables[name], updates, size) or updates))
 
 
 def _longest_way(state: State, seconds: dict[str, float]) -> float:
