@@ -1,6 +1,7 @@
-"""One variant of one flow in a process of its own: `python -m benchmarks.flow_variants VARIANT FLOW DATA OUT REPEATS`.
+"""One variant of one flow in a process of its own: `python -m benchmarks.flow_variants VARIANT FLOW DATA WARM OUT REPEATS`.
 
-The work is done once to warm up, then measured so many times; each figure is printed as a line of JSON.
+The work is done twice over the smaller data of WARM, so that all code is compiled, then measured so many times over DATA;
+each figure is printed as a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.flow_pipelines import run_pipeline, settings
 from penstock.engine.flows.memory import StorageSampler
 from penstock.engine.flows.standalone import run_flow
 from penstock.engine.flows.tpch import ARCHETYPES, FORKS, TOTAL_COST, checked, passing, read
@@ -27,30 +29,46 @@ Keep = Callable[[DataFrame], DataFrame]
 
 
 def main() -> None:
-    variant, flow, data, out, repeats = sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])
-    spark = start_spark("bench", out / "spark", {"driver.memory": "4g"})
-    work = _flow if variant == "flow" else {"fork": _fork, "butterfly": _butterfly}[flow]
-    for number in range(repeats + 1):
-        target = out / flow / variant
-        shutil.rmtree(target, ignore_errors=True)
-        before = _cpu_s(spark)
-        began = perf_counter()
-        with StorageSampler(spark, 0.02) as storage:
-            work(spark, data, target, variant, flow)
-        seconds, cpu = perf_counter() - began, _cpu_s(spark) - before
-        if number:
-            peak = (storage.peak_bytes - storage.before_bytes) / 1e6
-            print(json.dumps({"wall_s": seconds, "cpu_s": cpu, "peak_storage_mb": peak}), flush=True)
+    variant, flow, data, warm, out, repeats = sys.argv[1], sys.argv[2], *map(Path, sys.argv[3:6]), int(sys.argv[6])
+    target = out / flow / variant
+    spark = start_spark("bench", out / "spark", {"driver.memory": "4g"} | extra(variant, target))
+    for _ in range(2):
+        _measured(spark, variant, flow, warm, target)
+    for _ in range(repeats):
+        print(json.dumps(_measured(spark, variant, flow, data, target)), flush=True)
     spark.stop()
 
 
+def extra(variant: str, target: Path) -> dict[str, str]:
+    return settings(target) if variant == "pipelines" else {}
+
+
+def _measured(spark: SparkSession, variant: str, flow: str, data: Path, target: Path) -> dict[str, float]:
+    shutil.rmtree(target, ignore_errors=True)
+    work = {"flow": _flow, "pipelines": _pipelines}.get(variant) or {"fork": _fork, "butterfly": _butterfly}[flow]
+    before, began = _cpu_s(spark), perf_counter()
+    with StorageSampler(spark, 0.05) as storage:
+        work(spark, data, target, variant, flow)
+    seconds, cpu = perf_counter() - began, _cpu_s(spark) - before
+    return {
+        "wall_s": seconds,
+        "cpu_s": cpu,
+        "peak_storage_mb": (storage.peak_bytes - storage.before_bytes) / 1e6,
+    }
+
+
 def _cpu_s(spark: SparkSession) -> float:
-    """Of the JVM and of this process."""
+    """Of the JVM, of this process, and of those that it started and that have ended."""
     jvm: Any = spark.sparkContext._jvm
     fields = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = os.sysconf("SC_CLK_TCK")
-    own = os.times()
-    return (int(fields[11]) + int(fields[12])) / ticks + own.user + own.system
+    return (int(fields[11]) + int(fields[12])) / ticks + sum(os.times()[:4])
+
+
+def _pipelines(spark: SparkSession, data: Path, out: Path, _variant: str, flow: str) -> None:
+    port = spark.conf.get("spark.connect.grpc.binding.port")
+    assert port is not None
+    run_pipeline(flow, data, out.parent / "project", port, SELECTIVITY)
 
 
 def _flow(spark: SparkSession, data: Path, out: Path, variant: str, flow: str) -> None:

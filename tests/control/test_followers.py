@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.events import Job, Publication, UpdateFinished
+from penstock.control.asked import requests
+from penstock.control.events import BackfillRequested, Job, Publication, UpdateFinished
+from penstock.control.forecast import forecast
 from penstock.control.readiness import blocked
 from penstock.control.snapshot import dump, load
 from penstock.control.status import status
@@ -65,6 +67,27 @@ def test_a_changed_or_new_follower_makes_the_leader_again() -> None:
     # By itself again, it is made by its own jobs.
     bench.declare([F], [BASE, LEAD, replace(WITH, leader=None)])
     assert bench.start().table == "with"
+
+
+def test_a_backfill_of_a_follower_is_one_of_its_leader() -> None:
+    bench = loaded(LEAD, WITH, BELOW)
+    together(bench, bench.start("lead"), "lead", "with")
+    bench.finish(bench.start("below"), DAY, complete=DAY_1 + DAY_US)
+    assert bench.controller.idle
+    state = bench.controller.state
+    asked = BackfillRequested(bench.later(), "with", (DAY,))
+    planned = forecast(state, asked=[asked]).campaign
+    assert [(work.table, work.updates) for work in planned.work] == [("lead", 1), ("with", 1), ("below", 1)]
+    bench.emit(asked)
+    (found,) = requests(state)
+    assert (found.table, found.stage) == ("lead", "queued")
+    # One of the leader, meanwhile, reaches the same.
+    bench.emit(BackfillRequested(bench.later(), "lead", (DAY,)))
+    assert requests(state)[0].merged_with == (found.request,)
+    together(bench, bench.start("lead"), "lead", "with")
+    assert requests(state)[-1].stage != "done"
+    bench.finish(bench.start("below"), DAY, complete=DAY_1 + DAY_US)
+    assert {each.stage for each in requests(state)} == {"done"} and bench.controller.idle
 
 
 def test_a_source_cannot_be_made_from_a_follower() -> None:

@@ -115,7 +115,7 @@ class Bench:
         return Counter(self.duck.execute(sql).fetchall())
 
 
-@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=[1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 10))])
 def bench(request: pytest.FixtureRequest, spark: SparkSession) -> Bench:
     return Bench(spark, rows_of(request.param))
 

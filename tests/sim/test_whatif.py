@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.control.events import Event, FileArrived, RunStarted, UpdateStarted
+from penstock.control.events import Event, FileArrived, RunStarted, UpdateStarted, WarehouseDeclared
 from penstock.declare.settings import write_settings
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.scheduling.policies import find_policy
@@ -50,6 +50,23 @@ def run_log(policy: str = "max-benefit") -> tuple[list[Event], Simulation]:
 @pytest.fixture(scope="module")
 def recording() -> Recording:
     return record(enumerate(run_log()[0], 1))
+
+
+def test_tables_that_one_job_makes_are_published_together() -> None:
+    def with_follower(event: Event) -> Event:
+        if not isinstance(event, WarehouseDeclared):
+            return event
+        (lead,) = [table for table in event.tables if table.name == "ab"]
+        follower = replace(lead, name="beside", leader="ab")
+        below = replace(lead, name="below", sources=(replace(lead.sources[0], table="beside"),))
+        return replace(event, tables=(*event.tables, follower, below))
+
+    found = Replay(record(enumerate(map(with_follower, run_log()[0]), 1)), crowding=Crowding(0.0))
+    found.run()
+    tables = found.controller.state.tables
+    assert tables["beside"].counts.updates == tables["ab"].counts.updates > 10
+    assert tables["beside"].edge_us == tables["ab"].edge_us
+    assert tables["below"].counts.updates > 10  # who reads a follower follows
 
 
 def test_a_replay_of_what_was_gives_about_what_was(recording: Recording) -> None:

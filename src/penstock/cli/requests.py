@@ -63,6 +63,8 @@ def backfill(
         out.print(
             f"request [bold]{found.request}[/]: {table}, {_partitions(found.partitions)}{_where(found.ranges, zone)}"
         )
+        if found.table != table:
+            out.print(f"{table} is made together with {found.table}: their partitions are made again by the same jobs")
         if found.merged_with:
             out.print(f"merged with request {_numbers(found.merged_with)}: what they share is made once")
         if not asked.running:

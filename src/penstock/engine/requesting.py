@@ -204,6 +204,8 @@ class Requesting:
                 else:
                     size = self._reads(conn, found.state, each.table, each.partitions)
                 jobs = _jobs(found.state, each.table, each.updates, size)
+                if spec.leader is not None:
+                    jobs = size = 0  # its leader's jobs make it, too
                 cost = table.cost
                 why = tuple(dict.fromkeys(found.reasons[number - 1].what for number in each.requests))
                 seconds = jobs * cost.alpha_s + cost.beta_s * size

@@ -52,11 +52,15 @@ def reach(
     graph: Graph, changed: Mapping[str, PartitionSet], extent: Extent = everywhere, *, downstream: bool = True
 ) -> dict[str, PartitionSet]:
     """Of each table the partitions that must be made again when these are, themselves included. In the order of the
-    graph, so that each table comes after all that it is made from."""
+    graph, so that each table comes after all that it is made from. Tables that one job makes are made again together."""
     rank = graph.rank
-    waiting = [(rank[name], name) for name, partitions in changed.items() if partitions]
+    coming: dict[str, PartitionSet] = {}
+    for name, partitions in changed.items():
+        if partitions:
+            first = graph.tables[name].leader or name
+            coming[first] = coming.get(first, EMPTY) | partitions
+    waiting = [(rank[name], name) for name in coming]
     heapify(waiting)
-    coming = {name: partitions for name, partitions in changed.items() if partitions}
     found: dict[str, PartitionSet] = {}
     while waiting:
         _, name = heappop(waiting)
@@ -70,6 +74,8 @@ def reach(
             for edge in graph.out[name]:
                 if edge.table != name:
                     _pass_on(graph, edge, here, coming, waiting)
+        for follower in graph.followers.get(name, ()):
+            _arrive(graph, follower, here, coming, waiting)
         found[name] = here
     return found
 
@@ -79,7 +85,13 @@ def _pass_on(
 ) -> None:
     reader = graph.tables[edge.table]
     there = affected_by(reader, edge, here) if graph.flows[edge.source] else EVERYTHING
-    before = coming.get(edge.table)
+    _arrive(graph, edge.table, there, coming, waiting)
+
+
+def _arrive(
+    graph: Graph, name: str, there: PartitionSet, coming: dict[str, PartitionSet], waiting: list[tuple[int, str]]
+) -> None:
+    before = coming.get(name)
     if before is None:
-        heappush(waiting, (graph.rank[edge.table], edge.table))
-    coming[edge.table] = (before or EMPTY) | there
+        heappush(waiting, (graph.rank[name], name))
+    coming[name] = (before or EMPTY) | there

@@ -17,20 +17,26 @@ VALID_FROM, VALID_TO, CURRENT = "valid_from", "valid_to", "is_current"
 CHANGE = "change"
 
 
-@dataclass(frozen=True)
-class NewKeys(Activity):
-    """Numbers for natural keys that have none yet, following the largest that was given, in the order of the keys."""
+class OfLoaded(Activity):
+    """Looks at what the flow's target `table`, which each of them names last, holds so far."""
 
-    kind: ClassVar[str] = "new_keys"
     blocking: ClassVar[bool] = True
-
-    natural: tuple[str, ...] = ()
-    key: str = ""
-    table: str = ""
+    table: str
 
     @property
     def loaded(self) -> str | None:
         return self.table
+
+
+@dataclass(frozen=True)
+class NewKeys(OfLoaded):
+    """Numbers for natural keys that have none yet, following the largest that was given, in the order of the keys."""
+
+    kind: ClassVar[str] = "new_keys"
+
+    natural: tuple[str, ...] = ()
+    key: str = ""
+    table: str = ""
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
@@ -41,19 +47,14 @@ class NewKeys(Activity):
 
 
 @dataclass(frozen=True)
-class AttachKey(Activity):
+class AttachKey(OfLoaded):
     """Rows with the number of their natural key, from those that were loaded and the new ones."""
 
     kind: ClassVar[str] = "attach_key"
-    blocking: ClassVar[bool] = True
 
     natural: tuple[str, ...] = ()
     key: str = ""
     table: str = ""
-
-    @property
-    def loaded(self) -> str | None:
-        return self.table
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         rows, _ = inputs
@@ -63,18 +64,13 @@ class AttachKey(Activity):
 
 
 @dataclass(frozen=True)
-class Overwrite(Activity):
+class Overwrite(OfLoaded):
     """A slowly changing dimension of type 1: what is loaded, with the rows of the input in place of those of equal key."""
 
     kind: ClassVar[str] = "scd1"
-    blocking: ClassVar[bool] = True
 
     key: tuple[str, ...] = ()
     table: str = ""
-
-    @property
-    def loaded(self) -> str | None:
-        return self.table
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
@@ -83,20 +79,15 @@ class Overwrite(Activity):
 
 
 @dataclass(frozen=True)
-class Versions(Activity):
+class Versions(OfLoaded):
     """A slowly changing dimension of type 2: each version of a key with the time from which and up to which it was valid
     (half-open), and whether it still is. `at` is the column that says since when a row of the input is so."""
 
     kind: ClassVar[str] = "scd2"
-    blocking: ClassVar[bool] = True
 
     key: tuple[str, ...] = ()
     at: str = ""
     table: str = ""
-
-    @property
-    def loaded(self) -> str | None:
-        return self.table
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
@@ -110,19 +101,14 @@ class Versions(Activity):
 
 
 @dataclass(frozen=True)
-class Difference(Activity):
+class Difference(OfLoaded):
     """Rows that differ from what is loaded, with what happened to them in `change`: insert, update or delete (then with
     the values that were loaded)."""
 
     kind: ClassVar[str] = "difference"
-    blocking: ClassVar[bool] = True
 
     key: tuple[str, ...] = ()
     table: str = ""
-
-    @property
-    def loaded(self) -> str | None:
-        return self.table
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs

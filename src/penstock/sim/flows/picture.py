@@ -86,11 +86,12 @@ def _graph(
                 linewidth=2.5 if graph[name].blocking else 1.2,
             )
         )
-        axes.text(x, y, name, ha="center", va="center", fontsize=8 if len(name) < 16 else 7)
+        axes.text(x, y, name, ha="center", va="center", fontsize=min(8.0, 144 / len(name)))
         kept = plan.staged.get(name)
         if kept is not None:
             size = f" {kept.bytes_ / 1e6:.3g} MB" if kept.bytes_ else ""
-            axes.text(x, y + 0.42, f"{kept.place.value}{size}", ha="center", fontsize=7, color=_PLACES[kept.place])
+            where = "read back" if kept.place is Place.TARGET else f"in {kept.place.value},"
+            axes.text(x, y + 0.42, where + size, ha="center", fontsize=7, color=_PLACES[kept.place])
     axes.set_xlim(-0.6, max(x for x, _ in places.values()) + 0.6)
     axes.set_ylim(max(y for _, y in places.values()) + 0.8, min(y for _, y in places.values()) - 0.8)
     axes.set_title(
@@ -104,7 +105,8 @@ def _times(axes: Any, plan: StagingPlan, colour: dict[str, str], slots: int) -> 
     unit, per = ("s", 1e6) if turns[-1].end_us >= 1e6 else ("ms", 1e3)
     for number, turn in enumerate(turns):
         axes.barh(number, (turn.end_us - turn.start_us) / per, left=turn.start_us / per, color=colour[turn.step.name])
-        axes.text(turn.end_us / per, number, f" holds {turn.held_bytes / 1e6:.3g} MB", va="center", fontsize=7)
+        if turn.held_bytes:
+            axes.text(turn.end_us / per, number, f" holds {turn.held_bytes / 1e6:.3g} MB", va="center", fontsize=7)
     axes.set_yticks(range(len(turns)), [turn.step.name for turn in turns], fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.15)

@@ -134,6 +134,9 @@ class Replay(Driver):
             found = (self._loaded(job),)
         else:
             found = tuple(self._derived(each) for each in job.each)
+        # What one job makes is published together.
+        graph = self.controller.state.graph
+        found = tuple(replace(each, table=name) for each in found for name in graph.made_with(each.table))
         self.apply(UpdateFinished(now_us, job.id, job.table, found, took_us / SECOND_US / self.recording.pace))
 
     def _loaded(self, job: Job) -> Publication:
