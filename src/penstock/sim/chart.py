@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,7 @@ def write_chart(
         if labels:
             axis.set_xticks(range(len(labels)), labels, rotation=60, ha="right", fontsize=8)
     handles = {name: handle for axis in axes[0] for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, round(10 * width * max(1, len(panels)))))
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower left", fontsize=8)
     write_figure(figure, path)

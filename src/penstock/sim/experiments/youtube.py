@@ -43,9 +43,13 @@ def points(name: str, *keys: str) -> Callable[[Parameters, Sequence[int]], list[
     return made
 
 
-def flat(rows: list[Row]) -> list[Row]:
-    """What was not measured, or is not in the paper, is left out."""
-    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+def flat(rows: list[Row], point: Parameters) -> list[Row]:
+    """With all parameters by name; what was not measured, or is not in the paper, is left out."""
+    given = {key: value for key, value in point.items() if isinstance(value, int | float | str)}
+    return [
+        {"experiment": point["experiment"], **given, **{key: value for key, value in row.items() if value is not None}}
+        for row in rows
+    ]
 
 
 def minutes(name: str, rng: Random) -> float:
@@ -101,7 +105,7 @@ def _diamond(point: Any) -> list[Row]:
                 "paper": 1 if trigger != NAIVE else point["ways"],
             }
         )
-    return flat(rows)
+    return flat(rows, point)
 
 
 add(
@@ -189,7 +193,7 @@ def _rollup(point: Any) -> list[Row]:
                 "paper": _PAPER_6.get(point["queue"]) if trigger == NAIVE else None,
             }
         )
-    return flat(rows)
+    return flat(rows, point)
 
 
 def _judge_rollup(rows: list[Row]) -> list[Finding]:
@@ -279,7 +283,7 @@ def _self(point: Any) -> list[Row]:
                 "paper": naive if trigger == NAIVE else ours,
             }
         )
-    return flat(rows)
+    return flat(rows, point)
 
 
 def _judge_self(rows: list[Row]) -> list[Finding]:

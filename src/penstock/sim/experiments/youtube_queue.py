@@ -80,7 +80,6 @@ def _pipeline(point: Any) -> list[Row]:
                     {
                         "experiment": point["experiment"],
                         "order": order,
-                        "order_number": _ORDERS.index(order),
                         "trigger": trigger,
                         "queueing": queued,
                         "way": f"{trigger}{', queueing' if queued else ''}",
@@ -92,7 +91,7 @@ def _pipeline(point: Any) -> list[Row]:
                         "paper": _PAPER_13.get((order, trigger, queued)),
                     }
                 )
-    return flat(rows)
+    return flat(rows, point)
 
 
 def _judge_pipeline(rows: list[Row]) -> list[Finding]:
@@ -119,12 +118,12 @@ def _judge_pipeline(rows: list[Row]) -> list[Finding]:
 add(
     Experiment(
         "youtube-pipeline",
-        "Table 13: ten backfills of a 3-1-3 pipeline in three orders of versions (0 ascending, 1 random, 2 descending)",
+        "Table 13: ten backfills of a 3-1-3 pipeline in three orders of versions",
         {"backfills": 10, "target": 600.0, "triggers": (EAGER, LAZY)},
         points("youtube-pipeline"),
         _pipeline,
         _judge_pipeline,
-        Picture("order_number", "updates", "way"),
+        Picture("order", "updates", "way"),
     )
 )
 
@@ -158,7 +157,7 @@ def _budget(point: Any) -> list[Row]:
                 "most_late_s": _latest(found),
             }
         )
-    return flat(rows)
+    return flat(rows, point)
 
 
 def _latest(found: Outcome) -> float:
@@ -238,7 +237,7 @@ def _closure(point: Any) -> list[Row]:
         for way, gain in gains.items():
             # A missed target is no matter of degree: it counts as much as all that could be saved.
             totals[way] += max(gain, -sum(cost.values()))
-    return [
+    rows = [
         {
             "experiment": point["experiment"],
             "tables": count,
@@ -251,6 +250,7 @@ def _closure(point: Any) -> list[Row]:
         }
         for way, total in totals.items()
     ]
+    return flat(rows, point)
 
 
 def _judge_closure(rows: list[Row]) -> list[Finding]:

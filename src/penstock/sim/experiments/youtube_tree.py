@@ -62,7 +62,7 @@ def _tree(point: Any) -> list[Row]:
         for most in point["max_cost"]:
             row[f"saved_share_{most:g}"] = _saved(found, most, rng) if trigger == EAGER else None
         rows.append(row)
-    return flat(rows)
+    return flat(rows, point)
 
 
 def _saved(found: Outcome, most: float, rng: Random) -> float:
