@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.control.events import RunStopped
 from penstock.control.explain import explain
 from penstock.model.tables import Feed, Source, Table
@@ -45,6 +47,14 @@ def test_why_the_last_update_ran() -> None:
     assert found.last_job == job.id and found.last_why is not None and "gains 1h 30m" in found.last_why
     assert found.complete_us == DAY_1 + 90 * MINUTE_US and found.waits is None
     assert "complete up to 2024-03-01 01:30" in said(bench, "h")
+
+
+def test_times_are_those_of_the_warehouse() -> None:
+    hours = replace(HOURS, zone="America/New_York")
+    bench = Bench([Feed("f")], [replace(base(), zone="America/New_York"), hours])
+    bench.load("a/1", (DAY_1, DAY_1 + 90 * MINUTE_US), complete=DAY_1 + 90 * MINUTE_US)
+    assert "complete up to 2024-02-29 20:30" in said(bench, "a")
+    assert "2 partitions from 2024-02-29 19:00 to 2024-02-29 21:00" in said(bench, "h")
 
 
 def test_all_tracks_are_busy() -> None:

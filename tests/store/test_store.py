@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from penstock.control.events import FeedFile
+from penstock.control.events import FeedFile, WarehouseDeclared
+from penstock.model.tables import Feed, Table
 from penstock.store.lock import AlreadyRunning, RunLock
 from penstock.store.schema import FORMAT
 from penstock.store.store import Fenced, Store, StoreError
@@ -41,7 +43,7 @@ def test_many_files_at_once(store: Store) -> None:
     with store.write() as conn:
         for name in names:
             store.put_file(conn, "stats", file(name), 1, "pending")
-        store.mark_loaded(conn, "stats", [file(name) for name in names[:-1]], (10, 20))
+        store.mark_loaded(conn, "stats", "stats", [file(name) for name in names[:-1]], (10, 20))
     with store.read() as conn:
         assert sorted(store.known_files(conn, "stats", names)) == names
         assert len(store.loaded_within(conn, "stats", 10, 11)) == 1202
@@ -50,30 +52,33 @@ def test_many_files_at_once(store: Store) -> None:
 def test_a_touched_file_keeps_what_is_known_of_it(store: Store) -> None:
     with store.write() as conn:
         store.put_file(conn, "stats", file("a.csv"), 100, "pending")
-        store.mark_loaded(conn, "stats", [file("a.csv")], (1, 2))
+        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], (1, 2))
         store.touch_file(conn, "stats", "a.csv", 11, 200)
     with store.read() as conn:
         row = store.known_files(conn, "stats", ["a.csv"])["a.csv"]
-        assert (row.size_bytes, row.mtime_ns, row.status, row.min_us, row.max_us) == (11, 200, "loaded", 1, 2)
+        assert (row.size_bytes, row.mtime_ns, row.status) == (11, 200, "loaded")
+        assert store.loaded_span(conn, "stats", "a.csv") == ((1, 3),)
 
 
 @pytest.mark.parametrize("status", ["pending", "quarantined"])
 def test_a_rewritten_file_keeps_the_times_that_are_loaded(store: Store, status: str) -> None:
     with store.write() as conn:
         store.put_file(conn, "stats", file("a.csv"), 100, "pending")
-        store.mark_loaded(conn, "stats", [file("a.csv")], (1, 2))
+        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], (1, 2))
         store.put_file(conn, "stats", file("a.csv", "new"), 200, status, "why")
     with store.read() as conn:
         row = store.known_files(conn, "stats", ["a.csv"])["a.csv"]
-        assert (row.checksum, row.status, row.min_us, row.max_us) == ("new", status, 1, 2)
+        assert (row.checksum, row.status) == ("new", status)
+        assert store.loaded_span(conn, "stats", "a.csv") == ((1, 3),)
         assert store.loaded_within(conn, "stats", 0, 10) == []
 
 
 def test_loaded_files_are_found_by_their_times(store: Store) -> None:
     with store.write() as conn:
         for name, span in {"a": (0, 9), "b": (10, 19), "c": (5, 14), "none": None}.items():
-            store.put_file(conn, "stats", file(name, arrived=-ord(name[0])), 1, "pending")
-            store.mark_loaded(conn, "stats", [file(name)], span)
+            found = file(name, arrived=-ord(name[0]))
+            store.put_file(conn, "stats", found, 1, "pending")
+            store.mark_loaded(conn, "stats", "stats", [found], span)
         store.put_file(conn, "stats", file("waiting"), 1, "pending")
     with store.read() as conn:
         within = {(low, high): [row.uri for row in store.loaded_within(conn, "stats", low, high)]
@@ -88,6 +93,64 @@ def test_loaded_files_are_found_by_their_times(store: Store) -> None:
         (20, 99): [],
         (-9, 0): [],
     }
+
+
+def test_each_table_of_a_feed_holds_files_of_its_own(store: Store) -> None:
+    with store.write() as conn:
+        for name in ("a", "b", "bad"):
+            store.put_file(conn, "stats", file(name), 1, "quarantined" if name == "bad" else "pending")
+        store.mark_loaded(conn, "stats", "stats", [file("a"), file("b")], (0, 9))
+        store.mark_loaded(conn, "large", "stats", [file("a")], (5, 19))
+    with store.read() as conn:
+        assert [row.uri for row in store.loaded_within(conn, "stats", 0, 9)] == ["a", "b"]
+        assert [row.uri for row in store.loaded_within(conn, "large", 0, 9)] == ["a"]
+        assert [row.uri for row in store.loaded_within(conn, "large", 15, 16)] == ["a"]
+        assert store.loaded_within(conn, "stats", 15, 16) == []
+        # What must be made again if it changes is what any of them holds.
+        assert store.loaded_span(conn, "stats", "a") == ((0, 20),)
+        assert store.loaded_span(conn, "stats", "never") is None
+        missing = {
+            table: [row.uri for row in store.not_loaded(conn, table, "stats")] for table in ("stats", "large", "new")
+        }
+        assert missing == {"stats": [], "large": ["b"], "new": ["a", "b"]}
+
+
+def test_content_that_comes_back_is_not_the_loaded_one(store: Store) -> None:
+    with store.write() as conn:
+        store.put_file(conn, "stats", file("a", "one", arrived=1), 1, "pending")
+        store.mark_loaded(conn, "stats", "stats", [file("a", "one", arrived=1)], (0, 9))
+        store.put_file(conn, "stats", file("a", "two", arrived=2), 2, "pending")
+        store.put_file(conn, "stats", file("a", "one", arrived=3), 3, "pending")
+    with store.read() as conn:
+        assert store.loaded_within(conn, "stats", 0, 9) == []
+        assert [(row.uri, row.min_us, row.max_us) for row in store.not_loaded(conn, "stats", "stats")] == [("a", 0, 9)]
+
+
+def test_a_store_that_knew_loaded_files_by_feed_only(store: Store) -> None:
+    feed = Feed("stats")
+    declared = WarehouseDeclared(
+        0, (feed,), (Table("stats", feed="stats"), Table("large", feed="stats"), Table("sum")), 1, "fifo"
+    )
+    with store.write() as conn:
+        # As format 1 had it.
+        conn.execute(text("ALTER TABLE penstock_file ADD COLUMN min_us BIGINT"))
+        conn.execute(text("ALTER TABLE penstock_file ADD COLUMN max_us BIGINT"))
+        conn.execute(text("DROP TABLE penstock_loaded"))
+        store.set_fact(conn, "format", "1")
+        store.append(conn, [declared])
+        for name, status in {"a": "loaded", "b": "pending", "c": "pending"}.items():
+            store.put_file(conn, "stats", file(name), 1, status)
+        conn.execute(text("UPDATE penstock_file SET min_us = 0, max_us = 9 WHERE uri <> 'c'"))
+    store.create()
+    store.create()
+    with store.read() as conn:
+        assert store.fact(conn, "format") == str(FORMAT)
+        for table in ("stats", "large"):
+            assert [row.uri for row in store.loaded_within(conn, table, 0, 9)] == ["a"]
+            assert [row.uri for row in store.not_loaded(conn, table, "stats")] == ["b", "c"]
+        # b was rewritten: what of it is loaded is still known.
+        assert store.loaded_span(conn, "stats", "b") == ((0, 10),)
+        assert store.loaded_span(conn, "stats", "c") is None
 
 
 # Facts, versions, state

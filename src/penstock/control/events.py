@@ -125,6 +125,19 @@ class FileQuarantined:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesOffered:
+    """A table takes a feed that delivered before: files that it does not hold. `ranges` are the times of older content of
+    them that it holds, `promised_us` is what the feed promised last."""
+
+    at_us: int
+    table: str
+    files: tuple[FeedFile, ...]
+    ranges: tuple[Interval, ...] = ()
+    promised_us: int | None = None
+    kind: Literal["files-offered"] = "files-offered"
+
+
+@dataclass(frozen=True, slots=True)
 class PunctuationArrived:
     """A promise: nothing older than `upto_us` will come on this feed."""
 
@@ -281,6 +294,7 @@ Event = (
     | FileArrived
     | FileRewritten
     | FileQuarantined
+    | FilesOffered
     | PunctuationArrived
     | UpdateStarted
     | UpdateFinished

@@ -86,7 +86,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         ),
         *([f"queries: {demanded}"] if demanded else []),
         *_group(state, table),
-        *_from(sources),
+        *_from(table, sources),
         *([f"it failed {table.attempt} times, last with: {table.error}"] if table.error else []),
     ]
     return Explanation(
@@ -164,7 +164,7 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
         return f"it is made together with {holding_back}, which cannot run now", (holding_back,)
     work = None if table.table.is_base else ready_work(state, table)
     if work is not None and work.held is not None and not work.pieces:
-        return _held(work.held, table.table.zone), tuple(sorted(work.held.waits_for))
+        return _held(table, work.held), tuple(sorted(work.held.waits_for))
     if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
@@ -181,19 +181,18 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     return "its sources have not come far enough", ()
 
 
-def _held(found: Hold, zone: str) -> str:
+def _held(table: TableState, found: Hold) -> str:
     known = [f"{name}, restated {when}" for name, when in found.restated]
     moving = sorted(found.waits_for - {name for name, _ in found.restated})
     what = " and for ".join(known + ([f"a newer change that comes through {', '.join(moving)}"] if moving else []))
     saved = f"saves {found.updates} update{'s' * (found.updates != 1)}, no target at risk"
-    until = format_instant(found.until_us // SECOND_US * SECOND_US, zone_of(zone))
-    return f"it waits until {until} for {what}: {saved}"
+    return f"it waits until {_second(table, found.until_us)} for {what}: {saved}"
 
 
 def _freshness(table: TableState, staleness_us: int | None) -> list[str]:
     if staleness_us is None:
         return ["it has not been made yet" if not table.exists else "it has no event times: it is as its sources are"]
-    text = f"complete up to {_second(table.edge_us)}, {format_duration(max(0, staleness_us))} ago"
+    text = f"complete up to {_second(table, table.edge_us)}, {format_duration(max(0, staleness_us))} ago"
     target = table.table.target_us
     if target is not None:
         text += f"; target {format_duration(target)} " + ("met" if staleness_us <= target else "missed")
@@ -244,9 +243,14 @@ def _said(propagate: tuple[str, ...]) -> str:
     return '"none"' if not propagate else f"[{', '.join(repr(reason) for reason in propagate)}]".replace("'", '"')
 
 
-def _second(edge_us: int | None) -> str:
+def _there(table: TableState, instant_us: int | None) -> str:
+    """A time as the clocks of the warehouse show it."""
+    return format_instant(instant_us, zone_of(table.table.zone))
+
+
+def _second(table: TableState, edge_us: int | None) -> str:
     """An edge lies just behind the last record; people want the second."""
-    return format_instant(edge_us if edge_us is None else edge_us // SECOND_US * SECOND_US)
+    return _there(table, edge_us if edge_us is None else edge_us // SECOND_US * SECOND_US)
 
 
 def _partitions(table: TableState) -> str:
@@ -256,14 +260,14 @@ def _partitions(table: TableState) -> str:
         return "the whole table"
     count = domain.count(grain)
     first, last = domain.intervals[0][0], domain.intervals[-1][1]
-    span = f"from {format_instant(first)}" + (f" to {format_instant(last)}" if last < END_US else " on")
+    span = f"from {_there(table, first)}" + (f" to {_there(table, last)}" if last < END_US else " on")
     return f"{count:,} partition{'s' * (count > 1)} {span}"
 
 
-def _from(sources: tuple[SourceSeen, ...]) -> list[str]:
+def _from(table: TableState, sources: tuple[SourceSeen, ...]) -> list[str]:
     return [
         f"reads {source.table} ({source.relation})"
-        + (f", complete up to {_second(source.complete_us)}" if source.complete_us is not None else "")
+        + (f", complete up to {_second(table, source.complete_us)}" if source.complete_us is not None else "")
         + (", which holds it back" if source.holds_back else "")
         for source in sources
     ]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.control.events import FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.control.events import (
+    FeedFile,
+    FileArrived,
+    FileQuarantined,
+    FileRewritten,
+    FilesOffered,
+    PunctuationArrived,
+)
 from penstock.control.feeding import Feeding
 from penstock.control.propagation import Change
 from penstock.control.tablestate import TableState
@@ -70,15 +77,29 @@ class Filing(Feeding):
             self._keep_promises(state, event.at_us)
             self.touched.add(state.table.name)
 
+    def _files_offered(self, event: FilesOffered) -> None:
+        state = self.tables.get(event.table)
+        if state is None or state.table.leader is not None:
+            return
+        for file in event.files:
+            self._to_load(state, file)
+        if event.ranges:
+            had = PartitionSet.of(*event.ranges).hull(state.table.grain)
+            state.needs.add(had, restated(event.at_us, self.number))
+        if event.promised_us is not None:
+            self._promised(state, event.promised_us, event.at_us)
+
     def _punctuation(self, event: PunctuationArrived) -> None:
         self._hear(event.feed, event.at_us)
         for state in self._fed(event.feed):
-            promises = state.promises
-            upto = event.upto_us
-            if promises and promises[-1][0] == state.arrived:
-                upto = max(upto, promises.pop()[1])
-            promises.append((state.arrived, upto))
-            self._keep_promises(state, event.at_us)
+            self._promised(state, event.upto_us, event.at_us)
+
+    def _promised(self, state: TableState, upto_us: int, at_us: int) -> None:
+        promises = state.promises
+        if promises and promises[-1][0] == state.arrived:
+            upto_us = max(upto_us, promises.pop()[1])
+        promises.append((state.arrived, upto_us))
+        self._keep_promises(state, at_us)
 
     def _keep_promises(self, state: TableState, at_us: int) -> None:
         """A promise holds for the table once every file that came before it is loaded."""

@@ -70,6 +70,11 @@ class Arrivals:
         self.unsettled = False
         return sum(self._scan(feed) for feed in self._feeds)
 
+    def markers(self, feed: FeedDeclaration) -> set[str]:
+        """The files that hold promises, no rows."""
+        pattern = feed.config.punctuation
+        return {self._uri(path) for _, path, _ in self._listed(pattern)} if pattern else set()
+
     def path_of(self, uri: str) -> Path:
         return self._folder / uri
 
@@ -167,10 +172,9 @@ class Arrivals:
             return [FileQuarantined(now_us, feed.name, file, look.reason)]
         if look.promise is not None:
             return [look.promise]
-        if row is not None and row.min_us is not None:
-            return [FileRewritten(now_us, feed.name, file, ((row.min_us, row.max_us + 1),))]
-        if row is not None and row.status == "loaded":
-            return [FileRewritten(now_us, feed.name, file, ())]
+        span = self._store.loaded_span(conn, feed.name, file.uri) if row is not None else None
+        if span is not None:
+            return [FileRewritten(now_us, feed.name, file, span)]
         return [FileArrived(now_us, feed.name, file)]
 
     def _promise(self, feed: FeedDeclaration, path: str, now_us: int) -> PunctuationArrived:

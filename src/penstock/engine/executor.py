@@ -177,7 +177,7 @@ class Executor:
                 span = _span(publications[0].changed)
                 if not self.warehouse.graph.flows[job.table] and self.warehouse.graph.feeds[feed].mode == "append":
                     span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
-                self.store.mark_loaded(conn, feed, job.files, span)
+                self.store.mark_loaded(conn, job.table, feed, job.files, span)
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
             self._step("event appended")

@@ -245,10 +245,8 @@ class Requesting:
         table = self.warehouse.definitions[name].table
         feed = self.warehouse.graph.feeds[table.feed or ""]
         if feed.mode == "snapshot" and table.grain is WHOLE:
-            return {row.uri: row for row in self.store.last_loaded(conn, feed.name)}
-        return {
-            row.uri: row for start, end in partitions for row in self.store.loaded_within(conn, feed.name, start, end)
-        }
+            return {row.uri: row for row in self.store.last_loaded(conn, name)}
+        return {row.uri: row for start, end in partitions for row in self.store.loaded_within(conn, name, start, end)}
 
 
 def _jobs(state: State, name: str, updates: int, size: int) -> int:

@@ -45,8 +45,9 @@ def retry(warehouse: Warehouse, store: Store, state: State, names: Sequence[str]
                 continue  # someone was faster
             file, mtime_ns = again
             store.put_file(conn, found.feed, file, mtime_ns, "pending")
-            if row is not None and row.min_us is not None:  # it was good before it was bad
-                events.append(FileRewritten(now_us, found.feed, file, ((row.min_us, row.max_us + 1),)))
+            span = store.loaded_span(conn, found.feed, file.uri)
+            if span is not None:  # it was good before it was bad
+                events.append(FileRewritten(now_us, found.feed, file, span))
             else:
                 events.append(FileArrived(now_us, found.feed, file))
             taken.append(file.uri)

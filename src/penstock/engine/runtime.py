@@ -30,6 +30,7 @@ from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
 from penstock.engine.flows.work import Kept
 from penstock.engine.leftovers import delete_files, tidy
+from penstock.engine.offering import offered
 from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
@@ -113,8 +114,10 @@ class Runtime:
             declarations.config.run.policy,
             self.updates,
         )
+        markers = {name: self.arrivals.markers(feed) for name, feed in self.warehouse.feeds.items()}
         with self.store.write() as conn:
-            self.store.append(conn, [RunStarted(now_us, self.owner), declared])
+            new = offered(self.warehouse, self.store, conn, self.controller.state, markers, now_us)
+            self.store.append(conn, [RunStarted(now_us, self.owner), declared, *new])
         self.tail()
         self._sweep()
 

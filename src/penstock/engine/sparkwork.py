@@ -195,13 +195,9 @@ class SparkWork:
         """Partitions made again from all delivered files that have rows in them."""
         assert definition.table.feed is not None
         with self.store.read() as conn:
-            rows = [
-                row
-                for start, end in partitions
-                for row in self.store.loaded_within(conn, definition.table.feed, start, end)
-            ]
+            rows = [row for start, end in partitions for row in self.store.loaded_within(conn, job.table, start, end)]
             if definition.restated and definition.table.grain is WHOLE:
-                rows = self.store.last_loaded(conn, definition.table.feed)
+                rows = self.store.last_loaded(conn, job.table)
         new = {file.uri for file in files}
         known = {
             row.uri: FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
-FORMAT = 1
+FORMAT = 2
 
 metadata = MetaData()
 
@@ -32,13 +32,26 @@ file = Table(
     Column("checksum", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),  # pending, loaded, quarantined
+    Column("status", Text, nullable=False),  # pending, loaded (by a table at least), quarantined
     Column("arrived_us", BigInteger, nullable=False),
-    # Event times of the load that brought it: what must be made again if the file is rewritten.
+    Column("reason", Text),
+)
+
+# Which content of a file each table holds, and of which event times: a feed may fill several tables, each at its own pace.
+loaded = Table(
+    "penstock_loaded",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("uri", Text, primary_key=True),
+    Column("feed", Text, nullable=False),
+    # Which content: one that comes again after another is a new arrival.
+    Column("checksum", Text, nullable=False),
+    Column("arrived_us", BigInteger, nullable=False),
+    # What must be made again if the file is rewritten; null if it brought no rows.
     Column("min_us", BigInteger),
     Column("max_us", BigInteger),
-    Column("reason", Text),
-    Index("penstock_file_range", "feed", "status", "min_us", "max_us"),
+    Index("penstock_loaded_range", "table_name", "min_us", "max_us"),
+    Index("penstock_loaded_file", "feed", "uri"),
 )
 
 # What each publication of a table contains, for consistent reads.

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, not_, or_, select, update
 from sqlalchemy import event as sa_event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -23,6 +23,7 @@ from penstock.control.events import Event, FeedFile
 from penstock.errors import PenstockError
 from penstock.store import schema as tables
 from penstock.store.codec import decode, encode, subject
+from penstock.store.upgrade import upgrade
 
 
 class StoreError(PenstockError):
@@ -61,6 +62,9 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
+_SAME = (tables.loaded.c.checksum == tables.file.c.checksum) & (tables.loaded.c.arrived_us == tables.file.c.arrived_us)
+
+
 class Store:
     def __init__(self, url: str) -> None:
         self.url = url
@@ -75,7 +79,9 @@ class Store:
         with self.write() as conn:
             tables.metadata.create_all(conn)
             found = self.fact(conn, "format")
-            if found is None:
+            if found is None or int(found) < tables.FORMAT:
+                if found is not None:
+                    upgrade(conn, int(found))
                 self.set_fact(conn, "format", str(tables.FORMAT))
             elif int(found) > tables.FORMAT:
                 raise StoreError(
@@ -165,10 +171,11 @@ class Store:
         if found != owner:
             raise Fenced(f"another process ({found or 'none'}) runs this project now; this one stops")
 
-    def _upsert(self, table: Any, row: dict[str, Any], key: list[str]) -> Any:
+    def _upsert(self, table: Any, rows: dict[str, Any] | list[dict[str, Any]], key: list[str]) -> Any:
         dialect: Any = sqlite if self.is_sqlite else postgresql
-        statement = dialect.insert(table).values(row)
-        rest = {name: statement.excluded[name] for name in row if name not in key}
+        statement = dialect.insert(table).values(rows)
+        names = rows[0] if isinstance(rows, list) else rows
+        rest = {name: statement.excluded[name] for name in names if name not in key}
         return statement.on_conflict_do_update(index_elements=key, set_=rest)
 
     # Files
@@ -186,7 +193,7 @@ class Store:
     def put_file(
         self, conn: Connection, feed: str, file: FeedFile, mtime_ns: int, status: str, reason: str | None = None
     ) -> None:
-        """What is new of a file. Which event times an earlier content brought stays known, as that is still loaded."""
+        """What is new of a file."""
         row = {
             "feed": feed,
             "uri": file.uri,
@@ -206,35 +213,74 @@ class Store:
             .values(size_bytes=size_bytes, mtime_ns=mtime_ns)
         )
 
-    def mark_loaded(self, conn: Connection, feed: str, files: Sequence[FeedFile], span: tuple[int, int] | None) -> None:
+    def mark_loaded(
+        self, conn: Connection, table: str, feed: str, files: Sequence[FeedFile], span: tuple[int, int] | None
+    ) -> None:
+        """A table holds these files now."""
         low, high = span or (None, None)
+        own = tables.file.c
         for start in range(0, len(files), 500):
+            some = files[start : start + 500]
+            rows = [
+                {
+                    "table_name": table,
+                    "uri": file.uri,
+                    "feed": feed,
+                    "checksum": file.checksum,
+                    "arrived_us": file.arrived_us,
+                    "min_us": low,
+                    "max_us": high,
+                }
+                for file in some
+            ]
+            conn.execute(self._upsert(tables.loaded, rows, ["table_name", "uri"]))
+            # One whose content changed since waits for its next load.
+            same = own.arrived_us.in_([file.arrived_us for file in some])
             conn.execute(
                 update(tables.file)
-                .where(tables.file.c.feed == feed, tables.file.c.uri.in_([f.uri for f in files[start : start + 500]]))
-                .values(status="loaded", min_us=low, max_us=high, reason=None)
+                .where(own.feed == feed, own.uri.in_([file.uri for file in some]), same)
+                .values(status="loaded", reason=None)
             )
 
-    def loaded_within(self, conn: Connection, feed: str, low_us: int, high_us: int) -> list[Any]:
-        """The loaded files that may hold rows of a stretch of time."""
+    def loaded_span(self, conn: Connection, feed: str, uri: str) -> tuple[tuple[int, int], ...] | None:
+        """The event times that tables hold of a file, whichever content of it they loaded; none if no table has it."""
+        own = tables.loaded.c
+        found = select(func.count(), func.min(own.min_us), func.max(own.max_us)).where(own.feed == feed, own.uri == uri)
+        count, low, high = conn.execute(found).one()
+        if not count:
+            return None
+        return () if low is None else ((low, high + 1),)
+
+    def _loaded(self, table: str) -> Any:
+        """The files of which a table holds the newest content."""
+        file, held = tables.file.c, tables.loaded.c
+        here = (held.feed == file.feed) & (held.uri == file.uri)
+        return select(tables.file).join(tables.loaded, here & _SAME).where(held.table_name == table)
+
+    def loaded_within(self, conn: Connection, table: str, low_us: int, high_us: int) -> list[Any]:
+        """The files in a table that may hold rows of a stretch of time."""
+        own = tables.loaded.c
+        within = self._loaded(table).where(own.min_us < high_us, own.max_us >= low_us)
+        return list(conn.execute(within.order_by(tables.file.c.arrived_us)))
+
+    def last_loaded(self, conn: Connection, table: str) -> list[Any]:
+        """The file in a table that came last; none if there is none."""
+        own = tables.file.c
+        return list(conn.execute(self._loaded(table).order_by(own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)))
+
+    def not_loaded(self, conn: Connection, table: str, feed: str) -> list[Any]:
+        """Files that a feed delivered and a table does not hold, oldest first, each with the times of what it holds instead."""
+        own, held = tables.file.c, tables.loaded.c
+        here = (held.table_name == table) & (held.uri == own.uri) & (held.feed == feed)
         return list(
             conn.execute(
-                select(tables.file)
-                .where(
-                    tables.file.c.feed == feed,
-                    tables.file.c.status == "loaded",
-                    tables.file.c.min_us < high_us,
-                    tables.file.c.max_us >= low_us,
-                )
-                .order_by(tables.file.c.arrived_us)
+                select(tables.file, held.min_us, held.max_us)
+                .outerjoin(tables.loaded, here)
+                .where(own.feed == feed, own.status != "quarantined")
+                .where(or_(held.checksum.is_(None), not_(_SAME)))
+                .order_by(own.arrived_us, own.mtime_ns, own.uri)
             )
         )
-
-    def last_loaded(self, conn: Connection, feed: str) -> list[Any]:
-        """The file of a feed that came last, of those that were loaded; none if there is none."""
-        own = tables.file.c
-        known = select(tables.file).where(own.feed == feed, own.status == "loaded")
-        return list(conn.execute(known.order_by(own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)))
 
     # Versions
 
