@@ -5,18 +5,20 @@ from __future__ import annotations
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
 from penstock.cli.render import result_table
-from penstock.engine.answer import Answer
-from penstock.engine.versions import QueryResult
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.queries.outcome import DeadlineMissed, Rejected, Stale
+
+if TYPE_CHECKING:
+    from penstock.engine.answer import Answer
+    from penstock.engine.versions import QueryResult
 
 # There is no answer, as the contract could not be kept.
 NOT_ANSWERED = 4

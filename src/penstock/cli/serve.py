@@ -11,7 +11,6 @@ from rich.table import Table
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
 from penstock.errors import PenstockError
 from penstock.model.time import format_instant
-from penstock.store import tokens
 
 token = typer.Typer(help="Who may ask queries over the network, and as which profile.", no_args_is_help=True)
 
@@ -52,6 +51,8 @@ def add(
     json: JsonOption = False,
 ) -> None:
     """A new token. It is shown this once; only a hash of it is kept."""
+    from penstock.store import tokens  # a command that does not need the store starts without it
+
     with errors_told(), open_warehouse(project) as warehouse:
         known = warehouse.profiles
         if profile not in known:
@@ -68,6 +69,8 @@ def add(
 @token.command("list")
 def listed(project: ProjectOption = Path(), json: JsonOption = False) -> None:
     """All tokens, without their secrets."""
+    from penstock.store import tokens
+
     with errors_told(), open_warehouse(project) as warehouse:
         with warehouse.store.read() as conn:
             found = tokens.listed(conn)
@@ -90,6 +93,8 @@ def revoke(
     json: JsonOption = False,
 ) -> None:
     """From now on it opens nothing."""
+    from penstock.store import tokens
+
     with errors_told(), open_warehouse(project) as warehouse:
         with warehouse.store.write() as conn:
             done = tokens.revoke(conn, identity, warehouse.clock.now_us())
