@@ -19,7 +19,9 @@ from penstock.requests.queueing import Duration, longest
 
 # Tables below a table of which it is still asked which of them should wait; and on a chain whose budget is shared out.
 MOST = 512
-MOST_SHARING = 48
+MOST_SHARING = 32
+# Targets below for which the budget is shared out.
+TIGHTEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,18 @@ def below(state: State, name: str) -> Below | None:
 
 def share_us(state: State, chain: Below) -> int | None:
     """How long after a change a table may wait for another, for the sake of the targets below; None if there are none."""
-    found: int | None = None
-    for name, takes in chain.takes.items():
-        target = state.graph.tables[name].target_us
-        if target is not None:
-            budget_s = target / SECOND_US - takes.at_most_s()
-            if budget_s > 0:
-                budget_s *= _first_share(state, chain, name, budget_s)
-            share = int(budget_s * SECOND_US)
-            found = share if found is None else min(share, found)
-    return found
+    tables = state.graph.tables
+    budgets = sorted(
+        (target / SECOND_US - takes.at_most_s(), name)
+        for name, takes in chain.takes.items()
+        if (target := tables[name].target_us) is not None
+    )
+    # The tightest decide. Of the others, all of the budget is more than that.
+    shares = [
+        budget_s * (_first_share(state, chain, name, budget_s) if budget_s > 0 else 1.0)
+        for budget_s, name in budgets[:TIGHTEST]
+    ]
+    return int(min(shares) * SECOND_US) if shares else None
 
 
 def _first_share(state: State, chain: Below, last: str, budget_s: float) -> float:
