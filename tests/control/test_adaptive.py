@@ -9,6 +9,8 @@ import pytest
 
 from penstock.control.controller import Controller
 from penstock.control.events import FeedFile, FileArrived, UpdateFinished, UpdateStarted, WarehouseDeclared
+from penstock.control.guarantees import assumed
+from penstock.control.outlook import LearnedOutlook
 from penstock.control.replay import replay
 from penstock.model.tables import Feed, Table
 from penstock.model.time import MINUTE_US, SECOND_US
@@ -142,3 +144,22 @@ def test_guaranteed_tables_go_first_and_the_rest_share_what_is_left_by_benefit()
         controller.apply(UpdateStarted(at, command.job, command.track, command.why))
         controller.apply(UpdateFinished(at + 20 * SECOND_US, command.job.id, command.job.table, (), 20.0))
     assert order == [("kept", "deadline"), ("dear", "idle track"), ("cheap", "idle track")]
+
+
+def test_the_policy_reserves_what_the_bounds_assume() -> None:
+    """Learned costs that vary: what is proven is proven of the reservations that are made."""
+    feeds = (Feed("often", MINUTE_US), Feed("seldom", 10 * MINUTE_US))
+    tables = tuple(Table(feed.name, "hour", feed=feed.name) for feed in feeds)
+    controller = Controller()
+    controller.apply(WarehouseDeclared(0, feeds, tables, 2, "adaptive"))
+    for number, seconds in enumerate((5.0, 6.0, 4.0, 9.0, 5.0, 7.0, 3.0, 5.5)):
+        for name, table in controller.state.tables.items():
+            table.cost.observe(100.0 + number, seconds if name == "often" else 10 * seconds)
+    outlook = LearnedOutlook(controller.state)
+    policy = find_policy("adaptive").for_graph(controller.state.graph)  # type: ignore[attr-defined]
+    learned = {name: table.cost for name, table in controller.state.tables.items()}
+    reserved = policy.model(2, outlook)
+    _, proven = assumed(controller.state.graph, learned, 2)
+    assert reserved.tasks == proven.tasks and reserved.merged_us == proven.merged_us
+    costs = {task.table: task.cost_us / SECOND_US for task in reserved.tasks}
+    assert costs["often"] >= learned["often"].usual_s + 3 * learned["often"].spread_s

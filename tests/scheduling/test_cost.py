@@ -69,3 +69,12 @@ def test_whatever_happens_it_is_a_positive_number(jobs: list[tuple[float, float]
 
 def test_before_the_first_job_there_is_a_guess() -> None:
     assert CostModel().expected_s(1e9) == 0.5
+
+
+def test_the_longest_is_a_quarter_more_or_three_deviations() -> None:
+    """Told in steps of a fourth root of two, upwards."""
+    steady = CostModel(weight=1.0, alpha_s=2.0, spread_s=0.1)
+    assert 2.5 <= steady.longest_s <= 2.5 * 2**0.25  # 2 + 3 * 0.1 is less
+    varying = CostModel(weight=1.0, alpha_s=2.0, spread_s=1.0)
+    assert 5.0 <= varying.longest_s <= 5.0 * 2**0.25
+    assert CostModel(weight=1.0, alpha_s=2.01, spread_s=0.1).longest_s == steady.longest_s

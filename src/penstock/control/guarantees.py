@@ -16,8 +16,6 @@ from penstock.scheduling.recovery.guarantees import Report, Seen, Violation, jud
 from penstock.scheduling.recovery.policy import model_of
 
 Provision = Literal["worst", "average"]
-# A learned cost counts as the longest with so many of its usual deviations on top.
-_DEVIATIONS = 3
 # An update that takes so many times its longest time hangs: its track is lost.
 _LOST_AFTER = 5
 
@@ -42,8 +40,8 @@ def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) 
         if table.cost_us is not None:
             found.cost_us[name], found.known[name] = table.cost_us, "declared"
         elif cost is not None and cost.weight > 0:
-            expected = cost.expected_s(cost.x / cost.weight)
-            seconds = expected + (_DEVIATIONS * cost.spread_s if provision == "worst" else 0.0)
+            expected = cost.usual_s
+            seconds = cost.longest_s if provision == "worst" else expected
             found.cost_us[name], found.known[name] = max(1, ceil(seconds * SECOND_US)), "learned"
             # Of the longest time the same part as of the usual one.
             found.start_up_us[name] = int(cost.alpha_s * seconds / expected * SECOND_US)

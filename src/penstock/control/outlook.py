@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from math import log2
-
 from penstock.control.state import State
-
-# Costs are told in steps of a fifth, so that plans made from them do not change with every finished job. A step is a
-# function of the cost alone: the same state gives the same plans, however it was reached.
-_STEPS_PER_DOUBLING = 4
+from penstock.scheduling.cost import step_s
 
 
 class LearnedOutlook:
@@ -16,12 +11,20 @@ class LearnedOutlook:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._told: dict[str, float] = {}
-        self.version = 0
+        # What an update with a period of data usually takes, and what at most.
+        self._told: dict[str, tuple[float, float]] = {}
+        self.version = self.longest_version = 0
 
     def period_cost_s(self, table: str) -> float:
+        return self._known(table)[0]
+
+    def longest_s(self, table: str) -> float:
+        """What an update takes at most, as far as can be known."""
+        return self._known(table)[1]
+
+    def _known(self, table: str) -> tuple[float, float]:
         if table not in self._told:
-            self._told[table] = self._cost_s(table)
+            self._told[table] = self._costs_s(table)
         return self._told[table]
 
     def start_up_s(self, table: str) -> float:
@@ -40,12 +43,11 @@ class LearnedOutlook:
     def finished(self, table: str) -> None:
         """An update of a table ended, so that its cost is known better."""
         if table in self._told and table in self._state.tables:
-            cost = self._cost_s(table)
-            if cost != self._told[table]:
-                self._told[table] = cost
-                self.version += 1
+            cost = self._costs_s(table)
+            self.version += cost[0] != self._told[table][0]
+            self.longest_version += cost[1] != self._told[table][1]
+            self._told[table] = cost
 
-    def _cost_s(self, table: str) -> float:
+    def _costs_s(self, table: str) -> tuple[float, float]:
         cost = self._state.tables[table].cost
-        usual = cost.x / cost.weight if cost.weight else 0.0
-        return float(2.0 ** (round(log2(cost.expected_s(usual)) * _STEPS_PER_DOUBLING) / _STEPS_PER_DOUBLING))
+        return step_s(cost.usual_s), cost.longest_s

@@ -6,12 +6,24 @@ usual one counts only as much as that, so that one job on a busy machine does no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, log2
 
 # A job that is cut goes on until its data take so many times its start-up: cut shorter, it would only start more often.
 WORTH_A_START = 19
+# A longest job takes so many times what is usual, or so many usual deviations more.
+LONGER = 1.25
+_DEVIATIONS = 3
+# Costs that plans are made from are told in steps of a fifth, so that plans do not change with every finished job. A step is a
+# function of the cost alone: the same state gives the same plans, however it was reached.
+_STEPS_PER_DOUBLING = 4
 _FORGET = 0.9
 _START_UP_S = 0.5
+
+
+def step_s(seconds: float, rounded: Callable[[float], int] = round) -> float:
+    return float(2.0 ** (rounded(log2(seconds) * _STEPS_PER_DOUBLING) / _STEPS_PER_DOUBLING))
 
 
 @dataclass(slots=True)
@@ -27,6 +39,17 @@ class CostModel:
 
     def expected_s(self, amount: float) -> float:
         return max(1e-3, self.alpha_s + self.beta_s * amount)
+
+    @property
+    def usual_s(self) -> float:
+        """With the usual amount."""
+        return self.expected_s(self.x / self.weight if self.weight else 0.0)
+
+    @property
+    def longest_s(self) -> float:
+        """What it takes at most with the usual amount, as far as that can be known: what bounds are computed from."""
+        usual = self.usual_s
+        return step_s(max(LONGER * usual, usual + _DEVIATIONS * self.spread_s), ceil)
 
     def observe(self, amount: float, seconds: float) -> None:
         if 0 < self.weight < 2 and seconds < self.expected_s(amount) / 2:

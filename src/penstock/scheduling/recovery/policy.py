@@ -4,7 +4,7 @@
     adaptive(plain)              the algorithm of the paper
     adaptive(average)            reservations for average costs; bounds then hold on average only
     adaptive(shared)             recovery periods with which all tables could recover at once
-    adaptive(margin=1.5)         a longest job takes 1.5 times what is expected
+    adaptive(margin=1.5)         a longest job takes at least 1.5 times what is expected
 
 Tables with `guarantee = true` have reservations, and all others use what is left, by benefit; if no table says so, all have
 reservations. If the tables need more than there is, all periods are longer in proportion and a job takes the files of such a
@@ -22,6 +22,7 @@ from typing import Any, Literal
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant
+from penstock.scheduling.cost import LONGER
 from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
 from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.max_benefit import MaxBenefit
@@ -37,7 +38,7 @@ _MOST_MERGED = 16
 class Followed(Modes):
     """The scheduler's memory, and for which costs it was made."""
 
-    version = 0
+    version: tuple[int, int] = (0, 0)
 
 
 class Adaptive:
@@ -47,7 +48,7 @@ class Adaptive:
         plain: bool = False,
         provision: Provision = "worst",
         periods: Periods = "single",
-        margin: float = 1.25,
+        margin: float = LONGER,
         graph: Graph | None = None,
     ) -> None:
         if margin < 1:
@@ -82,15 +83,24 @@ class Adaptive:
         """The longest time of a job: as declared, or what is expected and some more."""
         assert self._graph is not None
         declared = self._graph.tables[table].cost_us
-        return declared if declared is not None else max(1, ceil(self._some_more(outlook.period_cost_s(table))))
+        return declared if declared is not None else max(1, ceil(self._longest_s(table, outlook) * SECOND_US))
+
+    def _longest_s(self, table: str, outlook: Outlook) -> float:
+        usual = outlook.period_cost_s(table)
+        if self.provision == "average":
+            return usual
+        known = getattr(outlook, "longest_s", None)
+        if known is None:
+            return self.margin * usual
+        longest: float = known(table)
+        return longest if self.margin <= LONGER else max(longest, self.margin * usual)
 
     def _start_up_us(self, table: str, outlook: Outlook) -> int:
         """What of that a job takes however little it has to do; 0 if that is not known."""
         known = getattr(outlook, "start_up_s", None)
-        return 0 if known is None else int(self._some_more(known(table)))
-
-    def _some_more(self, expected_s: float) -> float:
-        return (self.margin if self.provision == "worst" else 1.0) * expected_s * SECOND_US
+        if known is None:
+            return 0
+        return int(known(table) * self._longest_s(table, outlook) / outlook.period_cost_s(table) * SECOND_US)
 
     # Memory
 
@@ -101,7 +111,7 @@ class Adaptive:
             arbitration="increase" if self.plain else "staleness",
             background=not self.plain,
         )
-        memory.version = outlook.version
+        memory.version = _version(outlook)
         return memory
 
     def tasks(self, tracks: int, outlook: Outlook) -> tuple[Task, ...]:
@@ -111,9 +121,10 @@ class Adaptive:
         return tuple(replace(task, threshold_us=2 * task.period_us) for task in model.tasks)
 
     def follow(self, memory: Followed, fact: Fact, outlook: Outlook) -> None:
-        if outlook.version != memory.version:
+        version = _version(outlook)
+        if version != memory.version:
             memory.provide(self.tasks(memory.tracks, outlook))
-            memory.version = outlook.version
+            memory.version = version
         if fact.table not in memory.tasks:
             return
         if fact.what == "lags":
@@ -183,6 +194,10 @@ class Adaptive:
             if graph is not None and table in modes.tasks and not job.upkeep:
                 modes.lags(situation.now_us, table, max(1, job.gain_us))
         return modes
+
+
+def _version(outlook: Outlook) -> tuple[int, int]:
+    return outlook.version, getattr(outlook, "longest_version", 0)
 
 
 def _why(choice: Choice, modes: Modes, job: ReadyJob) -> str:
