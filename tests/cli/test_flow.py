@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from penstock.app import Warehouse
 from penstock.cli.flow import EXAMPLES
+from penstock.cli.flow_progress import bars
 from penstock.cli.main import app
+from penstock.engine.flows.progress import FlowProgress, StepProgress
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
-from penstock.flows.report import ActivityRun, FlowReport
+from penstock.flows.report import ActivityRun, FlowReport, StepRun
 from penstock.sim.flows.picture import layout
 from tests.conftest import Write
 
@@ -76,6 +80,57 @@ def test_a_flow_of_the_project(project: Write) -> None:
     assert again["cost_us"] < found["cost_us"]
     wrong = run(app, ["flow", "plan", "sale", "--project", str(folder)])
     assert wrong.exit_code == 1 and "did you mean 'sales'" in wrong.output
+
+
+def test_the_last_run_of_a_flow(project: Write) -> None:
+    folder = project(
+        {
+            "penstock.toml": """
+                name = "shop"
+                [feeds.orders]
+                path = "landing/orders-*.csv"
+                format = "csv"
+                columns = "product bigint, amount double"
+                mode = "snapshot"
+            """,
+            "tables/sales.py": """
+                import penstock as ps
+
+
+                @ps.flow
+                def sales(orders):
+                    orders.not_null("product", bad="quarantine").into("sold")
+            """,
+            "landing/orders-1.csv": "product,amount\n1,2.0\n",
+        }
+    )
+    place = ["--project", str(folder)]
+    none_yet = run(app, ["flow", "show", "sales", *place])
+    assert none_yet.exit_code == 1 and "has not run yet: type `penstock run`" in none_yet.output
+    wrong = run(app, ["flow", "show", "sale", *place])
+    assert wrong.exit_code == 1 and "did you mean 'sales'?" in wrong.output
+    activities = (ActivityRun("not_null", "not_null", "sold", 1200, 1180, 20, "quarantine", 0.125),)
+    steps = (StepRun("sold", 2.0, 0.5, 4_000_000, "memory", 3_000_000, reused=True),)
+    report = FlowReport("sales", "job-7", 2.5, activities, steps, 3_000_000, 0)
+    with Warehouse(folder) as warehouse, warehouse.store.write() as conn:
+        warehouse.store.set_fact(conn, "flow sales", json.dumps(report.dump()))
+    shown = run(app, ["flow", "show", "sales", *place], env={"COLUMNS": "160"}).output
+    assert "1,200     1,180  20 (quarantine)        0.983  0.125 s" in shown
+    assert "sold  2.00 s  0.50 s      4 MB    3 MB  memory (kept from an earlier try)" in shown
+    assert "job-7: 2.50 s, 0.50 s of CPU, 20 rows rejected; staged at the most 3 MB in memory, 0 B on disk" in shown
+    told = json.loads(run(app, ["flow", "show", "sales", *place, "--json"]).output)
+    assert told["activities"][0]["rejected"] == 20 and told["peak_memory_bytes"] == 3_000_000
+
+
+def test_a_running_flow_for_people() -> None:
+    steps = (StepProgress("sold", 3.0, 30, 120), StepProgress("items", 1.0, 0, 0))
+    progress = FlowProgress("sales", "job-7", 2, 5, 12.4, steps, 275_000_000)
+    assert progress.share == (2 + 30 / 120) / 5
+    screen = Console(width=120, record=True, file=StringIO())
+    screen.print(bars([progress]))
+    shown = " ".join(screen.export_text().split())
+    assert shown.startswith("sales") and "2 of 5 steps, 12 s" in shown
+    assert "sold 30/120 tasks, items; 275 MB staged in memory" in shown
 
 
 def test_a_plan_can_be_drawn(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse, check
+from penstock.control.controller import Controller
+from penstock.engine.flows.progress import FlowProgress
 from penstock.engine.flows.work import FlowWork
 from penstock.flows.report import FlowReport, load
 from tests.conftest import Write
@@ -108,6 +110,10 @@ def test_the_butterfly_is_one_job(project: Write, spark: SparkSession) -> None:
         "aggregate 4": (2, 2, 0),
     }
     assert state.tables["partsupp"].counts.quarantined_rows == 3
+    # What a step took is shared out among what it and its activities did.
+    for step in found.steps:
+        of_activities = sum(run.cpu_s for run in found.activities if run.step == step.name)
+        assert 0 < of_activities < step.cpu_s
 
 
 SALES = """
@@ -159,6 +165,61 @@ def test_a_flow_is_made_partition_by_partition(project: Write, spark: SparkSessi
     assert state.tables["revenue"].snapshot == state.tables["sold"].snapshot > first
     assert state.tables["revenue"].edge_us == state.tables["sold"].edge_us
     assert state.tables["total"].reflects == state.tables["sold"].reflects
+
+
+STOPPED = """
+    from pathlib import Path
+
+    import penstock as ps
+
+    SLEEP = Path(__file__).parents[1] / "sleep"
+    COLUMNS = "day timestamp, customer string, total decimal(21,2)"
+
+
+    def slowly(rows):
+        if not SLEEP.exists():
+            return rows
+        sleeps = "if(java_method('java.lang.Thread', 'sleep', 600000L) = '', cast(0 as decimal(21,2)), total) as total"
+        return rows.selectExpr("day", "customer", sleeps)
+
+
+    @ps.flow(partition="day", time="day", overrun="preempt")
+    def daily(orders):
+        totals = orders.select("customer", day="date_trunc('day', at)", total="quantity * price").select("day", "customer", "total")
+        sold = totals.apply(slowly, gives=COLUMNS).into("sold")
+        sold.aggregate(["day", "customer"], revenue="sum(total)").into("revenue")
+"""
+
+
+def test_a_backfill_of_any_of_its_tables_is_one_of_the_flow_and_can_be_stopped(
+    project: Write, spark: SparkSession
+) -> None:
+    folder = project({"penstock.toml": SALES, "tables/daily.py": STOPPED})
+    head = "id,at,customer,quantity,price\n"
+    put(folder, "1.csv", head + "1,2024-01-01T10:00:00Z,a,2,1.5\n2,2024-01-02T10:00:00Z,a,3,1\n")
+    assert check(folder) == []
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        assert [work.table for work in warehouse.plan(("revenue", "2024-01-01")).work] == ["sold", "revenue"]
+        # A job that would sleep for ten minutes, with all its steps, ends when a change of the same day comes.
+        (folder / "sleep").touch()
+        assert warehouse.backfill("revenue", "2024-01-01").request.table == "sold"
+
+        def on_round(controller: Controller) -> None:
+            if controller.state.tables["sold"].running and not (folder / "landing/2.csv").exists():
+                put(folder, "2.csv", head + "3,2024-01-01T12:00:00Z,b,1,7\n")
+            if controller.state.tables["sold"].overrun:
+                (folder / "sleep").unlink(missing_ok=True)
+
+        state = warehouse.run(until_idle=True, on_round=on_round)
+        with warehouse.store.read() as conn:
+            kinds = [event.kind for _, event in warehouse.store.events(conn)]
+            assert list(warehouse.catalogue.unknown_files(conn)) == []
+        assert kinds.count("update-stopped") == 1 and "update-failed" not in kinds
+        assert [each.stage for each in warehouse.requests()] == ["done"]
+    sql = "SELECT strftime(day, '%d'), customer, revenue FROM lake.revenue"
+    assert rows(attach(folder), sql) == [("01", "a", 3), ("01", "b", 7), ("02", "a", 3)]
+    assert state.tables["revenue"].snapshot == state.tables["sold"].snapshot
 
 
 PEOPLE = """
@@ -277,6 +338,47 @@ def test_killed_or_failed_in_the_middle_of_each_stratum(
         # What had been made before the failure is used.
         assert any(each.reused for each in found.steps) == (kind is RuntimeError)
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()  # nothing is kept
+
+
+STAGING = """
+    import penstock as ps
+
+
+    @ps.flow
+    def staging(partsupp_in):
+        found = partsupp_in.deduplicate(["ps_partkey", "ps_suppkey"], order="ps_availqty")
+        found = found.aggregate(["ps_partkey", "ps_suppkey"], quantity="sum(ps_availqty)", cost="sum(ps_supplycost)")
+        for name in ("ps_partkey", "ps_suppkey", "cost"):
+            found.aggregate(name, quantity="sum(quantity)", cost2="sum(cost)").into(f"by_{name}")
+"""
+
+
+def test_what_is_staged_is_measured_kept_for_a_retry_and_let_go(
+    project: Write, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project({"penstock.toml": TOML, "tables/staging.py": STAGING})
+    put(folder, "partsupp-1.csv", PARTS)
+    put(folder, "supplier-1.csv", SUPPLIERS)
+    seen: list[FlowProgress] = []
+    failing = ["by_cost begins"]
+
+    def step(work: FlowWork, name: str) -> None:
+        seen.extend(work.watched.progress())
+        if name in failing:
+            failing.remove(name)
+            raise RuntimeError(name)
+
+    monkeypatch.setattr(FlowWork, "step", step)
+    with Warehouse(folder, spark=spark) as warehouse:
+        state = warehouse.run(until_idle=True)
+        found = report(warehouse, "staging")
+    assert not failing and state.tables["by_cost"].counts.updates == 1
+    (staged,) = [each for each in found.steps if each.place is not None]
+    assert staged.place == "memory" and staged.staged_bytes > 0 and staged.reused
+    assert found.peak_memory_bytes >= staged.staged_bytes and found.peak_disk_bytes == 0
+    assert {(each.flow, each.steps) for each in seen} == {("staging", 4)}
+    assert seen[0].done == 0 and seen[-1].done >= 1 and any(each.running for each in seen)
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 LOADING = """

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
-from penstock.cli.flow_report import print_report
+from penstock.cli.flow_report import print_report, size
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
 from penstock.flows.experience import learned
@@ -154,7 +154,7 @@ def _steps_table(found: StagingPlan, slots: int) -> Table:
         staged = []
         for one in step.stages:
             columns = ", ".join(one.columns) if one.columns else "all columns"
-            where = "to read back" if one.place is Place.TARGET else f"in {one.place.value}, {_size(one.bytes_)}"
+            where = "to read back" if one.place is Place.TARGET else f"in {one.place.value}, {size(one.bytes_)}"
             staged.append(f"{where}: {columns}")
         table.add_row(
             step.name,
@@ -164,7 +164,7 @@ def _steps_table(found: StagingPlan, slots: int) -> Table:
             " ".join(step.release_after),
             f"{turn.start_us / 1e6:.3g} s",
             f"{turn.end_us / 1e6:.3g} s",
-            _size(turn.held_bytes),
+            size(turn.held_bytes),
         )
     return table
 
@@ -174,10 +174,10 @@ def _summary(found: StagingPlan) -> None:
     strata = ""
     if found.strata_peak_bytes > found.peak_bytes:
         more = f" ({found.strata_peak_bytes / found.peak_bytes - 1:+.0%})" if found.peak_bytes else ""
-        strata = f"; strata in turn: {_size(found.strata_peak_bytes)}{more}"
-    out.print(f"held in memory at the most: [bold]{_size(found.peak_bytes)}[/], {least} for these steps{strata}")
+        strata = f"; strata in turn: {size(found.strata_peak_bytes)}{more}"
+    out.print(f"held in memory at the most: [bold]{size(found.peak_bytes)}[/], {least} for these steps{strata}")
     if found.disk_bytes:
-        out.print(f"staged on disk: {_size(found.disk_bytes)}")
+        out.print(f"staged on disk: {size(found.disk_bytes)}")
     saved = 1 - found.cost_us / found.plain_cost_us if found.plain_cost_us else 0.0
     out.print(f"work: [bold]{found.cost_us / 1e6:.3g} s[/], {saved:.0%} less than computing each target on its own")
 
@@ -207,11 +207,3 @@ def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int) -> dict
         "cost_us": found.cost_us,
         "plain_cost_us": found.plain_cost_us,
     }
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

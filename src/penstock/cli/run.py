@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.flow_progress import flows_shown
 from penstock.cli.render import status_table
 from penstock.control.events import (
     Event,
@@ -53,7 +55,8 @@ def run(
                 err.print(
                     "Running; Ctrl-C stops after the updates that run." if not until_idle else "Running until idle."
                 )
-            runtime.run(until_idle)
+            with flows_shown(err, runtime.flows.progress) if not quiet and not json else nullcontext():
+                runtime.run(until_idle)
             state = runtime.controller.state
             rows = status(state, warehouse.clock.now_us())
         failed = [row.table for row in rows if row.doing == "failed"]

@@ -28,6 +28,7 @@ from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Clock
 from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
+from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept
 from penstock.engine.leftovers import delete_files, tidy
 from penstock.engine.offering import offered
@@ -80,6 +81,7 @@ class Runtime:
         self._expired_at = monotonic()
         # A flow that failed may be tried again on another track.
         self._kept_of_flows = Kept()
+        self.flows = Watched()
         # Called with each event as it is folded, for those who show what happens.
         self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
         self.replication = Replication(warehouse, store, catalogue, self.clock.now_us)
@@ -267,6 +269,7 @@ class Runtime:
             self.catalogue,
             self.schemas.fixed(session),
             self._kept_of_flows,
+            self.flows,
         )
         return Executor(
             self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner, speed=self.clock.speed
@@ -306,7 +309,7 @@ class _Track:
         self._executor.stopping = job.id
         spark = getattr(self._executor.compute, "session", None)
         if spark is not None:
-            spark.sparkContext.cancelJobGroup(self._group(job))
+            spark.sparkContext.cancelJobsWithTag(self._group(job))
 
     def _group(self, job: Job) -> str:
         return f"{job.id}-{self._executor.owner}"
@@ -323,6 +326,9 @@ class _Track:
             try:
                 if spark is not None:
                     spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
+                    # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
+                    spark.sparkContext.clearJobTags()
+                    spark.sparkContext.addJobTag(self._group(job))
                 self._executor.run(job)
                 self._done(None)
             except BaseException as error:

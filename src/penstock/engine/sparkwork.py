@@ -18,6 +18,7 @@ from penstock.declare.sqlview import Aggregate
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
+from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
@@ -53,13 +54,14 @@ class SparkWork:
         catalogue: Catalogue,
         schema_of_feed: Callable[[str], Schema | None],
         kept: Kept | None = None,
+        watched: Watched | None = None,
     ) -> None:
         self.session = session
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
-        self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept())
+        self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept(), watched or Watched())
         # What several tables of a group read, while they are made.
         self._shared: SharedReads | None = None
 

@@ -17,6 +17,8 @@ class ActivityRun:
     # Rows that broke its rule, and what the rule says; of activities without one, 0.
     rejected: int = 0
     bad: str | None = None
+    # Its share of what its step took, by rows and estimated work: Spark fuses activities into one loop.
+    cpu_s: float = 0.0
 
     @property
     def selectivity(self) -> float | None:
@@ -41,7 +43,7 @@ class FlowReport:
     seconds: float
     activities: tuple[ActivityRun, ...]
     steps: tuple[StepRun, ...]
-    # Of staged intermediates, at the same time, at the most.
+    # Of staged intermediates, at the same time, at the most: as sampled.
     peak_memory_bytes: int = 0
     peak_disk_bytes: int = 0
 
@@ -88,6 +90,7 @@ def total(reports: Iterable[FlowReport]) -> FlowReport:
                 old.rows_out + run.rows_out,
                 old.rejected + run.rejected,
                 run.bad,
+                old.cpu_s + run.cpu_s,
             )
         for step in report.steps:
             before = steps[step.name]

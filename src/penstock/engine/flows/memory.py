@@ -19,6 +19,15 @@ def storage_bytes(session: SparkSession) -> tuple[int, int]:
     return most, most - left
 
 
+def rows_held(session: SparkSession, rdds: set[int]) -> tuple[int, int]:
+    """(in memory, on disk): what Spark holds just now of some persisted rows."""
+    memory = disk = 0
+    for info in session.sparkContext._jsc.sc().getRDDStorageInfo() if rdds else ():
+        if info.id() in rdds:
+            memory, disk = memory + int(info.memSize()), disk + int(info.diskSize())
+    return memory, disk
+
+
 class StorageSampler:
     """The peak of storage memory while something runs, looked at every so often: `with StorageSampler(session) as peak`."""
 

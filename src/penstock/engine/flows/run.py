@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
 from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark
+from penstock.engine.flows.memory import rows_held
+from penstock.engine.flows.progress import FlowProgress, StepProgress, tasks_of
 from penstock.engine.flows.realise import Inputs, Loaded, realise, refused
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import quoted, read_files
@@ -30,6 +32,7 @@ from penstock.flows.staging import Place, Staged, StagingPlan
 from penstock.flows.staging import Step as PlannedStep
 from penstock.flows.walk import Walk
 
+SAMPLE_S = 0.25  # between two looks at what is held
 _LEVELS = {Place.MEMORY: StorageLevel.MEMORY_AND_DISK_DESER, Place.DISK: StorageLevel.DISK_ONLY}
 
 
@@ -57,6 +60,7 @@ class Result:
     counts: dict[str, int]
     activities: tuple[ActivityRun, ...] = ()
     kept: DataFrame | None = None
+    number: int | None = None  # that Spark gave to what is kept
     files: Files | None = None
     refused: Files | None = None
     memory_bytes: int = 0
@@ -75,7 +79,6 @@ class World:
     paths: Callable[[str, Files], list[str]]
     # Called between any two things that a run does, so that tests can stop there.
     step: Callable[[str], None] = lambda _name: None
-    progress: Callable[[int, int], None] = lambda _done, _of: None
 
 
 @dataclass
@@ -91,23 +94,35 @@ class FlowRun:
     def __post_init__(self) -> None:
         self._numbers = {step.name: number for number, step in enumerate(self.typed.flow.steps, 1)}
         self._records = QueryRecords(self.world.session)
+        self._costs = {node.name: node.cost_per_row_us for node in self.typed.graph().nodes}
         self._counts: dict[str, int] = {}
         self._frames: dict[str, DataFrame] = {}
+        # Of steps that keep rows, also while they are making them: the number that Spark gave them.
+        self._held = {name: each.number for name, each in self.results.items() if each.number is not None}
+        self._held_bytes = 0
         self._peaks = [0, 0]
         self._reused = frozenset(self.results)
+        self._began = perf_counter()
+        self._begun: dict[str, float] = {}
+        self._done = 0
 
     def run(self) -> FlowReport:
-        began = perf_counter()
         walk = Walk(self.plan, slots=self.slots)
         ended: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
         running: dict[str, InheritableThread] = {}
         failed: BaseException | None = None
         while not walk.done or running:
             for step in walk.start() if failed is None else ():
+                self._begun[step.name] = perf_counter()
                 running[step.name] = self._thread(step, ended, len(running))
                 running[step.name].start()
-            name, error = ended.get()
+            try:
+                name, error = ended.get(timeout=SAMPLE_S)
+            except queue.Empty:
+                self._sample()
+                continue
             running.pop(name).join()
+            self._begun.pop(name, None)
             if error is not None:
                 if failed is None:
                     failed = error
@@ -116,7 +131,24 @@ class FlowRun:
                 self._finished(name, walk)
             if failed is not None and not running:
                 raise failed
-        return self._report(perf_counter() - began)
+        return self._report(perf_counter() - self._began)
+
+    def progress(self) -> FlowProgress:
+        """How far it is; any thread may ask."""
+        context, now = self.world.session.sparkContext, perf_counter()
+        running = tuple(
+            StepProgress(name, now - began, *tasks_of(context, self._description(name)))
+            for name, began in list(self._begun.items())
+        )
+        return FlowProgress(
+            self.plan.flow, self.job, self._done, len(self.plan.steps), now - self._began, running, self._held_bytes
+        )
+
+    def _sample(self) -> None:
+        """What is held now, also of steps that still run."""
+        held = rows_held(self.world.session, set(self._held.values()))
+        self._held_bytes = held[0]
+        self._peaks = [max(pair) for pair in zip(self._peaks, held, strict=True)]
 
     # Threads
 
@@ -155,16 +187,16 @@ class FlowRun:
                 self._frames[staged.node] = result.kept
             elif result.files is not None:
                 self._frames[staged.node] = self._read_back(staged, result.files)
-        held = [each for each in self.results.values() if each.kept is not None]
-        self._peaks[0] = max(self._peaks[0], sum(each.memory_bytes for each in held))
-        self._peaks[1] = max(self._peaks[1], sum(each.disk_bytes for each in held))
+        if result.kept is not None:
+            self._sample()  # most is held just before something is let go
         for staged in walk.finish(name):
             self._frames.pop(staged.node, None)
             made_by = self.results[staged.step]
             if made_by.kept is not None:
                 made_by.kept.unpersist()
-                made_by.kept = None
-        self.world.progress(len(walk.finished), len(self.plan.steps))
+                made_by.kept = made_by.number = None
+                self._held.pop(staged.step, None)
+        self._done = len(walk.finished)
 
     def release(self) -> None:
         """Let go of everything that is still held."""
@@ -196,7 +228,8 @@ class FlowRun:
             # Where Spark knows beforehand that there is no row, it has nothing to count.
             known[node] = result.counts.setdefault(node, known.get(node, rows.get(self._numbers[node], 0)))
         try:
-            result.activities, result.refused = self._checked(step, frames, known)
+            runs, result.refused = self._checked(step, frames, known)
+            result.activities = self._timed(step, runs, known, measured.cpu_s)
         except BaseException:
             if result.kept is not None:
                 result.kept.unpersist()
@@ -231,23 +264,18 @@ class FlowRun:
             rows = rows.select(*(quoted(name) for name in rows.columns if name.lower() in wanted))
         kept = rows.persist(_LEVELS[staged.place])
         try:
+            builder = cached_plan(kept)
+            if builder is not None:
+                self._held[staged.step] = builder.cachedColumnBuffers().id()
             kept.count()  # makes all of it
         except BaseException:
+            self._held.pop(staged.step, None)
             kept.unpersist()
             raise
-        memory, disk = self._stored(kept)
-        return Result(StepRun(staged.step, 0, 0, 0), {}, kept=kept, memory_bytes=memory, disk_bytes=disk)
-
-    def _stored(self, kept: DataFrame) -> tuple[int, int]:
-        """What Spark really holds of a persisted frame."""
-        builder = cached_plan(kept)
-        if builder is None:
-            return 0, 0
-        number = builder.cachedColumnBuffers().id()
-        for info in self.world.session.sparkContext._jsc.sc().getRDDStorageInfo():
-            if info.id() == number:
-                return int(info.memSize()), int(info.diskSize())
-        return 0, 0
+        number = self._held.get(staged.step)
+        memory, disk = rows_held(self.world.session, {number} if number is not None else set())
+        run = StepRun(staged.step, 0, 0, 0)
+        return Result(run, {}, kept=kept, number=number, memory_bytes=memory, disk_bytes=disk)
 
     def _read_back(self, staged: Staged, files: Files) -> DataFrame:
         rows = read_files(self.world.session, self.world.paths(staged.step, files), files.schema, files.size_bytes)
@@ -298,6 +326,18 @@ class FlowRun:
         rejected = taken - counts[node] if isinstance(does, Check) and does.bad != "default" else 0
         bad = does.bad if isinstance(does, Check) else None
         return ActivityRun(node, does.kind, step, taken, counts[node], rejected, bad)
+
+    def _timed(
+        self, step: PlannedStep, runs: tuple[ActivityRun, ...], counts: Mapping[str, int], cpu_s: float
+    ) -> tuple[ActivityRun, ...]:
+        """Activities of a step are fused into one loop over the rows. What it took is shared out by their rows and by
+        what a row of each is estimated to cost."""
+        work = {}
+        for node in step.nodes:
+            inputs = self.typed.flow.by_name[node].inputs or (node,)
+            work[node] = self._costs[node] * sum(counts[name] for name in inputs)
+        whole = sum(work.values())
+        return tuple(replace(run, cpu_s=cpu_s * work[run.name] / whole if whole else 0.0) for run in runs)
 
     def _report(self, seconds: float) -> FlowReport:
         by_name = {run.name: run for result in self.results.values() for run in result.activities}

@@ -20,6 +20,7 @@ from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.memory import storage_bytes
+from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import quoted, read_files, stage
@@ -108,6 +109,7 @@ class FlowWork:
     store: Store
     catalogue: Catalogue
     kept: Kept = field(default_factory=Kept)
+    watched: Watched = field(default_factory=Watched)
 
     def derive(self, job: Job, definition: Definition, derivation: Derivation, folder: str) -> Computed:
         """All targets of the flow for the partitions of the job."""
@@ -207,7 +209,8 @@ class FlowWork:
         )
         run = FlowRun(typed, plan, job.id, world, self._slots(), results)
         try:
-            report = run.run()
+            with self.watched.watching(run):
+                report = run.run()
         except BaseException as error:
             # A broken rule stays broken; and who is stopped does not come back.
             again = isinstance(error, Exception) and not isinstance(error, FlowFailed)
