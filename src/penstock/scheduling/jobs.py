@@ -130,12 +130,27 @@ class ReadyJobs(dict[str, ReadyJob]):
         if self.get(table) != job:
             self[table] = self._unranked[table] = job
 
-    def discard(self, table: str) -> None:
-        if self.pop(table, None) is not None:
-            self._unranked.pop(table, None)
+    def discard(self, table: str) -> ReadyJob | None:
+        """Which it was, if it was there."""
+        job = self.pop(table, None)
+        if job is not None:
+            if table in self._unranked:
+                del self._unranked[table]
             self._ranking.discard(table)
             if self._group_of is not None and (group := self._groups.get(self._group_of.get(table))) is not None:
                 group.discard(table)
+        return job
+
+    def best(self, now_us: int) -> tuple[float, ReadyJob] | None:
+        """The first of `ranked`, if there is one."""
+        if self._index is None or not self:
+            return None
+        if len(self) == 1:
+            (job,) = self.values()
+            a, b = self._line(job, now_us)
+            return a + b * (now_us / SECOND_US), job
+        self._catch_up(now_us)
+        return self._ranking.best(now_us / SECOND_US)
 
     def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:
         """Jobs with their index, best first; ties go to the one that has been ready longer."""
@@ -185,8 +200,15 @@ class ReadyJobs(dict[str, ReadyJob]):
 
     def _catch_up(self, now_us: int) -> None:
         if self._unranked:
+            plain = self._tie is None and self._turn is None and self._group_of is None
+            put, index = self._ranking.put, self._index
             for job in self._unranked.values():
-                self._rank(job, *self._line(job, now_us, remember=True))
+                if plain and not job.upkeep and job.awaited_us is None:
+                    # What follows, for most jobs of most policies.
+                    a, b = index(job)  # type: ignore[misc]
+                    put(job.table, a, b, job.release_us, job)
+                else:
+                    self._rank(job, *self._line(job, now_us, remember=True))
             self._unranked.clear()
         while self._turns and self._turns[0][0] <= now_us:
             _, _, job, a, b = heappop(self._turns)

@@ -79,6 +79,13 @@ class Ranking(Generic[T]):
             if not self._changing:
                 self._sorted = sorted(self._entries.values())
 
+    def best(self, now_s: float) -> tuple[float, T] | None:
+        """The first of `ranked`, if there is one."""
+        if self._sorted:
+            entry = self._sorted[0]
+            return -entry[0], entry[4]
+        return next(self.ranked(now_s), None)
+
     def ranked(self, now_s: float) -> Iterator[tuple[float, T]]:
         """Values and items, best first."""
         if self._sorted is not None:

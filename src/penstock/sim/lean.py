@@ -189,58 +189,56 @@ class _Lean:
         finished: list[FinishedJob] = []
         # Tables whose job is another than the policy knows of, in the order in which that came about.
         changed: dict[_Table, None] = {}
-        # (time, 0 = end of a job | 1 = arrival, sequence, track or table)
-        heap: list[tuple[int, int, int, int]] = []
-        for table in self.tables:
-            if table.base:
-                first = table.fresh_us + table.period_us
-                heap.append((first, 1, table.number, table.number))
-        heapify(heap)
+        # When the next batch of each base table comes, and when each running update ends; there is always a last one.
+        arrivals = [(table.fresh_us + table.period_us, table.number) for table in self.tables if table.base]
+        heapify(arrivals)
+        ends: list[tuple[int, int, int]] = [(never, 0, 0)]
         tables = self.tables
-        events = updates = busy_us = 0
-        sequence = len(tables)
-        now, due = 0, heap[0][0]
+        events = updates = busy_us = sequence = 0
+        now, due = 0, arrivals[0][0]
         while due < horizon and events < max_events:
             now = due
-            while due == now:
-                _, kind, _, number = heap[0]
+            while ends[0][0] == now:
+                number = heappop(ends)[2]
                 events += 1
-                if kind:
-                    table = tables[number]
-                    heapreplace(heap, (now + table.period_us, 1, number, number))
-                    table.newest_us = now
-                    if table.release_us == never:
-                        table.release_us = now
-                    if not table.running:
-                        changed[table] = None
-                else:
-                    heappop(heap)
-                    table = on_track[number]
-                    free.append(number)
-                    job = running.pop(number)
-                    if learns:
-                        took = (now - job.started_us) / second
-                        finished.append(FinishedJob(table.name, number, now, job.expected_s, took))
-                    updates += 1
-                    table.total += table.fresh_us * (now - table.since_us)
-                    table.since_us = now
-                    fresh = table.fresh_us = table.taking_us
-                    table.running = False
-                    for reader in table.readers:
-                        edge = fresh
-                        for source in reader.sources:
-                            if source.fresh_us < edge:
-                                edge = source.fresh_us
-                        if edge > reader.newest_us:
-                            reader.newest_us = edge
-                            at = now if table.base else table.at_us
-                            if at < reader.release_us:
-                                reader.release_us = at
-                            if not reader.running:
-                                changed[reader] = None
-                    if table.newest_us > fresh:
-                        changed[table] = None
-                due = heap[0][0]
+                table = on_track[number]
+                free.append(number)
+                job = running.pop(number)
+                if learns:
+                    took = (now - job.started_us) / second
+                    finished.append(FinishedJob(table.name, number, now, job.expected_s, took))
+                updates += 1
+                table.total += table.fresh_us * (now - table.since_us)
+                table.since_us = now
+                fresh = table.fresh_us = table.taking_us
+                table.running = False
+                for reader in table.readers:
+                    edge = fresh
+                    for source in reader.sources:
+                        if source.fresh_us < edge:
+                            edge = source.fresh_us
+                    if edge > reader.newest_us:
+                        reader.newest_us = edge
+                        at = now if table.base else table.at_us
+                        if at < reader.release_us:
+                            reader.release_us = at
+                        if not reader.running:
+                            changed[reader] = None
+                if table.newest_us > fresh:
+                    changed[table] = None
+            due, number = arrivals[0]
+            while due == now:
+                table = tables[number]
+                heapreplace(arrivals, (now + table.period_us, number))
+                events += 1
+                table.newest_us = now
+                if table.release_us == never:
+                    table.release_us = now
+                if not table.running:
+                    changed[table] = None
+                due, number = arrivals[0]
+            if ends[0][0] < due:
+                due = ends[0][0]
             if not free:
                 continue
             for table in changed:
@@ -282,9 +280,10 @@ class _Lean:
                 memory = decision.memory
                 if finished:
                     finished = []
-            for name, track, *_ in decision.starts:
-                started = ready[name]
-                discard(name)
+            for start in decision.starts:
+                name, track = start[0], start[1]
+                started = discard(name)
+                assert started is not None
                 free.remove(track)
                 table = by_name[name]
                 table.running = True
@@ -300,10 +299,11 @@ class _Lean:
                 running[track] = new(RunningJob, (name, track, now, started.expected_s))
                 on_track[track] = table
                 sequence += 1
-                heappush(heap, (now + took_us, 0, sequence, track))
+                heappush(ends, (now + took_us, sequence, track))
                 if trace is not None:
                     trace.append((now, name, track, took_us))
-            due = heap[0][0]
+            if ends[0][0] < due:
+                due = ends[0][0]
         return self._outcome(horizon if events < max_events else now, events, updates, busy_us)
 
     def _outcome(self, horizon: int, events: int, updates: int, busy_us: int) -> Outcome:

@@ -8,6 +8,7 @@ from penstock.model.graph import Graph
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
 from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation, UpdatePolicy
 from penstock.scheduling.placement.base import Placement, Ranked
+from penstock.scheduling.placement.everywhere import Global, first_on
 from penstock.scheduling.policies.index import IndexPolicy
 
 _new = tuple.__new__  # as in placement/everywhere.py
@@ -33,6 +34,7 @@ class Composed:
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
         )
         self._by_index = type(order).ranked is IndexPolicy.ranked
+        self._only_index = self._by_index and not self.learns and type(placement) is Global
 
     def for_graph(self, graph: Graph) -> Composed:
         weights = inherited(graph, self.inherit, self.inherit_k)
@@ -47,6 +49,8 @@ class Composed:
 
     def decide(self, situation: Situation) -> Decision:
         ranked: Ranked
+        if self._only_index and len(situation.free) == 1:
+            return _new(Decision, (first_on(situation, self.why), None, NOTHING))
         if not self._by_index:
             ranked = self.order.ranked(situation)
         elif self.placement.grouped:
