@@ -9,18 +9,18 @@ from penstock.model.tables import Feed, Table
 from penstock.model.time import SECOND_US
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.reserve import kept
+from penstock.scheduling.placement.clustering import kept
 from penstock.scheduling.policies import bound, find_policy
 
 
 def test_periods_that_can_be_kept() -> None:
     jobs = [Recurring("a", 10.0, 6.0), Recurring("b", 60.0, 30.0)]
-    assert kept(jobs, 2) == jobs  # 0.6 + 0.5 tracks
+    assert kept(jobs, 2) == (jobs, False)  # 0.6 + 0.5 tracks
     # One track is enough for 1 / 1.1 of that: 11 and 66 s.
-    assert [job.period_s for job in kept(jobs, 1)] == pytest.approx([11.0, 66.0])
+    assert [job.period_s for job in kept(jobs, 1)[0]] == pytest.approx([11.0, 66.0])
     # A table whose update takes longer than its period uses one track, not six; 1 + 1 + 0.1 tracks are 1.05 times two.
     jobs = [Recurring("a", 10.0, 60.0), Recurring("b", 60.0, 60.0), Recurring("c", 300.0, 30.0)]
-    assert [job.period_s for job in kept(jobs, 2)] == pytest.approx([63.0, 63.0, 315.0])
+    assert [job.period_s for job in kept(jobs, 2)[0]] == pytest.approx([63.0, 63.0, 315.0])
 
 
 class Costs:
@@ -31,6 +31,9 @@ class Costs:
 
     def period_cost_s(self, table: str) -> float:
         return self._costs_s[table]
+
+    def changed_since(self, version: int) -> None:
+        return None
 
     def next_release_us(self, table: str) -> int | None:
         return None

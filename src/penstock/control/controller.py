@@ -54,7 +54,7 @@ class Controller:
         self.state = state or State()
         self._given = policy
         self._learned = LearnedOutlook(self.state)
-        self._outlook = outlook or self._learned
+        self.outlook = outlook or self._learned
         self._memory: Any = {}  # of a policy that follows what happens; of others it is in the state
         self._woken: int | None = None
         self._set_policy()
@@ -78,7 +78,7 @@ class Controller:
         """A policy that follows what happens starts from what is known now. Not at the state's own time, which also
         moves with decisions that are not on record."""
         state = self.state
-        self._memory = self.policy.begin(state.tracks, self._outlook)  # type: ignore[attr-defined]
+        self._memory = self.policy.begin(state.tracks, self.outlook)  # type: ignore[attr-defined]
         for name, table in state.tables.items():
             self._tell(Fact(at_us, name, "lags", self._lag_us(table)))
             if table.running is not None and table.running.job.kind != "upkeep":
@@ -86,7 +86,7 @@ class Controller:
 
     def _tell(self, fact: Fact) -> None:
         assert self._follow is not None
-        self._follow(self._memory, fact, self._outlook)
+        self._follow(self._memory, fact, self.outlook)
 
     def apply(self, event: Event, number: int | None = None) -> None:
         if self._follow is None or isinstance(event, RunStarted | WarehouseDeclared):
@@ -131,7 +131,8 @@ class Controller:
             # Who may start, and how soon, may be others now.
             self.state.touched.update(self.ready, self._pausing)
         elif isinstance(event, UpdateFinished | UpdateFailed):
-            self._learned.finished(event.table)
+            # What a group takes is known by the first of its tables.
+            self._learned.finished(self.state.graph.grouped_with(event.table)[0])
 
     def decide(self, now_us: int) -> list[StartUpdate]:
         state = self.state
@@ -153,7 +154,7 @@ class Controller:
             state.tracks,
             state.memory if self._follow is None else self._memory,
             tuple(state.unseen.values()),
-            self._outlook,
+            self.outlook,
         )
         decision = self.policy.decide(situation)
         guard(situation, decision)

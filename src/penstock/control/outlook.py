@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import takewhile
+
 from penstock.control.state import State
 from penstock.scheduling.cost import step_s
 
@@ -13,6 +16,9 @@ class LearnedOutlook:
         self._state = state
         # What an update with a period of data usually takes, and what at most.
         self._told: dict[str, tuple[float, float]] = {}
+        # The version that the last change of a table's cost made, the oldest of these first; and that of all tables.
+        self._changed: dict[str, int] = {}
+        self._declared = 0
         self.version = self.longest_version = 0
 
     def period_cost_s(self, table: str) -> float:
@@ -31,6 +37,11 @@ class LearnedOutlook:
         """What an update takes however little it has to do."""
         return min(self._state.tables[table].cost.alpha_s, self.period_cost_s(table))
 
+    def changed_since(self, version: int) -> Iterable[str] | None:
+        if version < self._declared:
+            return None
+        return list(takewhile(lambda name: self._changed[name] > version, reversed(self._changed)))
+
     def next_release_us(self, table: str) -> int | None:
         last = self._state.tables[table].last_arrival_us
         return None if last is None else last + self._state.graph.periods_us[table]
@@ -38,14 +49,19 @@ class LearnedOutlook:
     def declared(self) -> None:
         """Tables may be others than before."""
         self._told.clear()
+        self._changed.clear()
         self.version += 1
+        self._declared = self.version
 
     def finished(self, table: str) -> None:
         """An update of a table ended, so that its cost is known better."""
         if table in self._told and table in self._state.tables:
             cost = self._costs_s(table)
-            self.version += cost[0] != self._told[table][0]
             self.longest_version += cost[1] != self._told[table][1]
+            if cost[0] != self._told[table][0]:
+                self.version += 1
+                self._changed.pop(table, None)
+                self._changed[table] = self.version
             self._told[table] = cost
 
     def _costs_s(self, table: str) -> tuple[float, float]:

@@ -6,7 +6,7 @@ million events notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, islice
 from types import MappingProxyType
@@ -71,6 +71,9 @@ class Outlook(Protocol):
     def period_cost_s(self, table: str) -> float:
         """E(P): how long an update with the data of one period is expected to take."""
 
+    def changed_since(self, version: int) -> Iterable[str] | None:
+        """The tables whose costs changed so much since a version; None if that cannot be told."""
+
     def next_release_us(self, table: str) -> int | None:
         """When the next batch of a base table is expected; None if nothing is known."""
 
@@ -82,6 +85,9 @@ class Unknown:
 
     def period_cost_s(self, table: str) -> float:
         return 1.0
+
+    def changed_since(self, version: int) -> Iterable[str] | None:
+        return None
 
     def next_release_us(self, table: str) -> int | None:
         return None
@@ -116,9 +122,10 @@ class ReadyJobs(dict[str, ReadyJob]):
         # Lines that are still to turn, soonest first; some are of jobs that are no more.
         self._turns: list[tuple[int, int, ReadyJob, float, float]] = []
         self._sequence = count()
-        # One more ranking for each group of tables, if a placement asks for groups.
+        # If a placement asks for groups of tables, there is a ranking for each instead; and where each table is ranked.
         self._group_of: Mapping[str, Hashable] | None = None
         self._groups: dict[Hashable, Ranking[ReadyJob]] = {}
+        self._grouped: dict[str, Hashable] = {}
 
     @classmethod
     def under(cls, policy: UpdatePolicy) -> ReadyJobs:
@@ -136,9 +143,10 @@ class ReadyJobs(dict[str, ReadyJob]):
         if job is not None:
             if table in self._unranked:
                 del self._unranked[table]
-            self._ranking.discard(table)
-            if self._group_of is not None and (group := self._groups.get(self._group_of.get(table))) is not None:
-                group.discard(table)
+            if self._group_of is None:
+                self._ranking.discard(table)
+            elif table in self._grouped:
+                self._groups[self._grouped.pop(table)].discard(table)
         return job
 
     def best(self, now_us: int) -> tuple[float, ReadyJob] | None:
@@ -150,6 +158,7 @@ class ReadyJobs(dict[str, ReadyJob]):
             a, b = self._line(job, now_us)
             return a + b * (now_us / SECOND_US), job
         self._catch_up(now_us)
+        self._ungroup()
         return self._ranking.best(now_us / SECOND_US)
 
     def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:
@@ -161,6 +170,7 @@ class ReadyJobs(dict[str, ReadyJob]):
             a, b = self._line(job, now_us)
             return iter(((a + b * (now_us / SECOND_US), job),))
         self._catch_up(now_us)
+        self._ungroup()
         return self._ranking.ranked(now_us / SECOND_US)
 
     def among(
@@ -171,9 +181,7 @@ class ReadyJobs(dict[str, ReadyJob]):
         are of the group None. What `group_of` says of a table must not change."""
         self._catch_up(now_us)
         if group_of is not self._group_of:
-            self._group_of, self._groups = group_of, {}
-            for negated, tie, table, b, job in self._ranking:
-                self._group(table).put(table, -negated, b, tie, job)
+            self._regroup(group_of)
         now_s = now_us / SECOND_US
         heads: list[tuple[float, Any, str, ReadyJob, Hashable, Iterator[Any]]] = []
         for group, ranking in self._groups.items():
@@ -196,7 +204,29 @@ class ReadyJobs(dict[str, ReadyJob]):
     def in_order(self, now_us: int) -> Sequence[tuple[Any, ...]]:
         """Entries of which the first value is the negated index and the last the job, where no index changes."""
         self._catch_up(now_us)
+        self._ungroup()
         return self._ranking.in_order()
+
+    def _regroup(self, group_of: Mapping[str, Hashable]) -> None:
+        """Only those move whose group is another than before."""
+        if self._group_of is None:
+            moved, self._ranking = list(self._ranking), Ranking()
+        else:
+            others = [(table, group) for table, group in self._grouped.items() if group_of.get(table) != group]
+            found = [self._groups[group].discard(table) for table, group in others]
+            moved = [entry for entry in found if entry is not None]
+        self._group_of = group_of
+        for negated, tie, table, b, job in moved:
+            self._put(table, -negated, b, tie, job)
+        self._groups = {group: ranking for group, ranking in self._groups.items() if len(ranking)}
+
+    def _ungroup(self) -> None:
+        if self._group_of is not None:
+            self._group_of, self._grouped = None, {}
+            for ranking in self._groups.values():
+                for negated, tie, table, b, job in ranking:
+                    self._put(table, -negated, b, tie, job)
+            self._groups = {}
 
     def _catch_up(self, now_us: int) -> None:
         if self._unranked:
@@ -220,16 +250,16 @@ class ReadyJobs(dict[str, ReadyJob]):
         tie = job.release_us if self._tie is None else (self._tie(job), job.release_us)
         if job.awaited_us is not None:
             tie = (job.awaited_us, job.release_us)
-        self._ranking.put(job.table, a, b, tie, job)
-        if self._group_of is not None:
-            self._group(job.table).put(job.table, a, b, tie, job)
+        self._put(job.table, a, b, tie, job)
 
-    def _group(self, table: str) -> Ranking[ReadyJob]:
-        assert self._group_of is not None
-        group = self._group_of.get(table)
-        if group not in self._groups:
-            self._groups[group] = Ranking()
-        return self._groups[group]
+    def _put(self, table: str, a: float, b: float, tie: Any, job: ReadyJob) -> None:
+        ranking = self._ranking
+        if self._group_of is not None:
+            group = self._grouped[table] = self._group_of.get(table)
+            if group not in self._groups:
+                self._groups[group] = Ranking()
+            ranking = self._groups[group]
+        ranking.put(table, a, b, tie, job)
 
     def _line(self, job: ReadyJob, now_us: int, remember: bool = False) -> tuple[float, float]:
         assert self._index is not None

@@ -64,13 +64,14 @@ class Ranking(Generic[T]):
             for other, (negated, its_tie, _, its_b, its_item) in entries.items():
                 self._tournament.put(other, -negated, its_b, (its_tie, other), its_item)
 
-    def discard(self, key: str) -> None:
+    def discard(self, key: str) -> _Entry[T] | None:
+        """What was there, as it is iterated over."""
         entry = self._entries.pop(key, None)
         if entry is None:
-            return
+            return None
         if self._sorted is not None:
             del self._sorted[bisect_left(self._sorted, entry)]
-            return
+            return entry
         self._changing.discard(key)
         if self._tournament is not None:
             self._tournament.discard(key)
@@ -78,6 +79,7 @@ class Ranking(Generic[T]):
             self._tournament = None
             if not self._changing:
                 self._sorted = sorted(self._entries.values())
+        return entry
 
     def best(self, now_s: float) -> tuple[float, T] | None:
         """The first of `ranked`, if there is one."""

@@ -7,7 +7,7 @@ schedule to the microsecond. For experiments of a million events a point; everyt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
@@ -105,6 +105,9 @@ class _Outlook:
 
     def period_cost_s(self, table: str) -> float:
         return self._costs_s[table]
+
+    def changed_since(self, version: int) -> Iterable[str]:
+        return ()
 
     def next_release_us(self, table: str) -> int | None:
         found = self._tables[table]

@@ -4,7 +4,7 @@ scenario says, and what would be published is told from the job alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.control.controller import Controller
@@ -43,6 +43,9 @@ class Known:
 
     def period_cost_s(self, table: str) -> float:
         return self._costs_s[table]
+
+    def changed_since(self, version: int) -> Iterable[str]:
+        return ()
 
     def next_release_us(self, table: str) -> int | None:
         return self.next_us.get(table)

@@ -61,7 +61,11 @@ class Recurring(NamedTuple):
 
 
 def recurring(graph: Graph, outlook: Outlook) -> list[Recurring]:
-    return [Recurring(name, graph.periods_us[name] / SECOND_US, outlook.period_cost_s(name)) for name in graph.order]
+    return [recurs(graph, outlook, name) for name in graph.order]
+
+
+def recurs(graph: Graph, outlook: Outlook, name: str) -> Recurring:
+    return Recurring(name, graph.periods_us[name] / SECOND_US, outlook.period_cost_s(name))
 
 
 def upkeep(situation: Situation, job: ReadyJob, free: list[int]) -> tuple[Start, ...]:

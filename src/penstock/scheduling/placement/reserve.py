@@ -16,16 +16,17 @@ cluster needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from math import ceil
 from typing import Any, Literal
 
 from penstock.model.graph import Graph
-from penstock.scheduling.jobs import NOTHING, Situation, Start
-from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why, among, recurring, unless_equal, upkeep
-from penstock.scheduling.placement.proportional import clusters
+from penstock.scheduling.jobs import NOTHING, Outlook, Situation, Start
+from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, recurs, upkeep
+from penstock.scheduling.placement.clustering import Clusters
 
 _FROM_A_FAILURE = 2.0
 
@@ -61,29 +62,31 @@ class Reserve(Placement):
     ) -> None:
         self.k, self.by, self.headroom, self.forget, self.least = k, by, headroom, forget, least
         self._graph = graph
-        self._planned: tuple[int, Loads] | None = None
+        # What was found for an outlook and its version.
+        self._planned: tuple[Outlook, int, Clusters, Loads] | None = None
 
     def knowing(self, graph: Graph) -> Reserve:
         return Reserve(k=self.k, by=self.by, headroom=self.headroom, forget=self.forget, least=self.least, graph=graph)
 
     def loads(self, situation: Situation) -> Loads:
-        version = situation.outlook.version
-        if self._planned is None or self._planned[0] != version:
-            jobs = recurring(self._graph, situation.outlook) if self._graph is not None else []
-            jobs = kept(jobs, situation.tracks)
-            groups = clusters(jobs, self.k, self.by)
-            loads = [sum(job.utilisation for job in group) for group in groups]
-            cluster = {job.table: number for number, group in enumerate(groups) for job in group}
-            self._planned = (
-                version,
-                Loads(
-                    unless_equal(cluster, self._planned[1].cluster if self._planned else None),
-                    tuple(sum(loads[:number]) for number in range(len(groups))),
-                    tuple(sum(loads[: number + 1]) for number in range(len(groups))),
-                    tuple(self.k * min(job.period_s for job in group) for group in groups),
-                ),
-            )
-        return self._planned[1]
+        outlook = situation.outlook
+        if self._planned is None or self._planned[1] != outlook.version or self._planned[0] is not outlook:
+            found = self._clusters(outlook, situation.tracks)
+            upto = (0.0, *accumulate(found.loads))
+            loads = Loads(found.cluster, upto[:-1], upto[1:], tuple(self.k * least for least in found.shortest_s))
+            self._planned = (outlook, outlook.version, found, loads)
+        return self._planned[3]
+
+    def _clusters(self, outlook: Outlook, tracks: int) -> Clusters:
+        """Those from before, as far as the outlook can say what is new."""
+        if self._graph is None:
+            return Clusters((), self.k, self.by, tracks)
+        if self._planned is not None and self._planned[0] is outlook:
+            changed = outlook.changed_since(self._planned[1])
+            if changed is not None:
+                self._planned[2].change(recurs(self._graph, outlook, name) for name in changed)
+                return self._planned[2]
+        return Clusters(recurring(self._graph, outlook), self.k, self.by, tracks)
 
     def remember(self, situation: Situation) -> Mapping[str, Any]:
         """How slow the machine is now, against what was expected: of all but the longest jobs, the latest most."""
@@ -145,15 +148,6 @@ class Reserve(Placement):
         running = [job.expected_s for job in situation.running.values()]
         running += [situation.ready[start.table].expected_s for start in starts]
         return sum(expected_s >= long_s for expected_s in running)
-
-
-def kept(jobs: Sequence[Recurring], tracks: int) -> list[Recurring]:
-    """With periods that can be kept. Updates of one table never run side by side, and files that wait are loaded together: where
-    one update a period would be more than the tracks can do, all come less often. Without that, short jobs would be
-    given tracks that they cannot use."""
-    alone = [max(job.period_s, job.cost_s) for job in jobs]
-    stretch = max(1.0, sum(job.cost_s / period for job, period in zip(jobs, alone, strict=True)) / tracks)
-    return [job._replace(period_s=period * stretch) for job, period in zip(jobs, alone, strict=True)]
 
 
 def _said(why: Why, job: Any, value: float, slowness: float) -> str:

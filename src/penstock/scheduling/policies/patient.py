@@ -35,6 +35,7 @@ from penstock.scheduling.policies.index import IndexPolicy
 
 # No start-up is so short, against the data of a period, that waiting would save nothing at all.
 _LEAST_START_UP = 0.01
+_Lines = tuple[tuple[float, float], tuple[int, float, float]]
 
 
 class Patient(IndexPolicy):
@@ -42,20 +43,13 @@ class Patient(IndexPolicy):
         if not patience > 0 or not upto >= 1:
             raise ValueError("expected patience above 0 and upto of at least 1")
         self.patience, self.upto = patience, upto
+        self._last: tuple[ReadyJob | None, _Lines] = None, ((0.0, 0.0), (0, 0.0, 0.0))
 
     def index(self, job: ReadyJob) -> tuple[float, float]:
-        scale, period_s, beta = self._scale(job)
-        periods = self._periods(job, period_s)
-        # How much of the waiting since the last batch counts against it, in periods per second.
-        wait = periods / (1 + 2 * beta) / period_s
-        age, ageing = self._history(job, period_s)
-        return scale * (periods + 0.5 + wait * self._last_s(job) + age), scale * (ageing - wait)
+        return self._lines(job)[0]
 
     def turn(self, job: ReadyJob) -> tuple[int, float, float] | None:
-        scale, period_s, _ = self._scale(job)
-        age, ageing = self._history(job, period_s)
-        due_us = int((self._last_s(job) + period_s) * SECOND_US)
-        return due_us, scale * (self._periods(job, period_s) + 0.5 + age), scale * ageing
+        return self._lines(job)[1]
 
     def why(self, job: ReadyJob, value: float) -> str:
         late = f" and {job.late} changed old partition{'s' if job.late > 1 else ''}" if job.late else ""
@@ -64,7 +58,10 @@ class Patient(IndexPolicy):
             f"start-up, at priority {job.inherited:g}: waiting for more would save less than that of any other ready table"
         )
 
-    def _scale(self, job: ReadyJob) -> tuple[float, float, float]:
+    def _lines(self, job: ReadyJob) -> _Lines:
+        """The index until the next batch is due, and from when on it is which. Both are asked for, one after the other."""
+        if self._last[0] is job:
+            return self._last[1]
         period_s = max(1, job.deadline_us - job.release_us) / SECOND_US
         gain_s = job.gain_us / SECOND_US
         data_s = max(0.0, job.expected_s - job.start_up_s)
@@ -72,15 +69,15 @@ class Patient(IndexPolicy):
         start_up_s = max(job.start_up_s, _LEAST_START_UP * (beta * period_s or data_s))
         benefit = job.inherited * max(gain_s, period_s) / job.expected_s
         price = job.inherited * period_s / (2 * start_up_s)
-        return benefit ** (1 / self.patience) * sqrt(price), period_s, beta
-
-    def _periods(self, job: ReadyJob, period_s: float) -> float:
-        return min(job.gain_us / SECOND_US / period_s, self.upto)
-
-    def _last_s(self, job: ReadyJob) -> float:
-        """When the newest of its batches came, if they came as they should."""
-        return (job.release_us + max(0, job.gain_us - (job.deadline_us - job.release_us))) / SECOND_US
-
-    def _history(self, job: ReadyJob, period_s: float) -> tuple[float, float]:
-        weight = job.history_weight * job.late / period_s
-        return -weight * job.late_since_us / SECOND_US, weight
+        scale = benefit ** (1 / self.patience) * sqrt(price)
+        periods = min(gain_s / period_s, self.upto)
+        # How much of the waiting since the last batch counts against it, in periods per second.
+        wait = periods / (1 + 2 * beta) / period_s
+        # When the newest of its batches came, if they came as they should.
+        last_s = (job.release_us + max(0, job.gain_us - (job.deadline_us - job.release_us))) / SECOND_US
+        ageing = job.history_weight * job.late / period_s
+        due = periods + 0.5 - ageing * job.late_since_us / SECOND_US
+        before = scale * (due + wait * last_s), scale * (ageing - wait)
+        found = before, (int((last_s + period_s) * SECOND_US), scale * due, scale * ageing)
+        self._last = job, found
+        return found
