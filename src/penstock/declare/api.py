@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar, overload
 
-from penstock.declare.config import FeedConfig, Flaw, TableConfig, validate
+from penstock.declare.config import FeedConfig, TableConfig
 from penstock.declare.problems import Location, Problem
+from penstock.declare.validate import Flaw, validate
 from penstock.flows.description import Flow
 
 # The global variable of a project's module in which its declarations gather, in order.

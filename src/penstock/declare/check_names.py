@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
-from penstock.declare.config import NAME, NAME_RULE
 from penstock.declare.problems import Problem
+from penstock.declare.values import NAME, NAME_RULE
 
 # The parameter by which a Python function is given its partition.
 CONTEXT = "partition"

@@ -2,157 +2,39 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.declare.policies import load_policies
-from penstock.declare.problems import Location, Problem, ProjectError, did_you_mean
+from penstock.declare.problems import Location, Problem, ProjectError
 from penstock.declare.toml_lines import Keys, key_lines, line_of
-from penstock.model.grain import parse_grain, zone_of
-from penstock.model.time import parse_duration
-from penstock.model.timetable import parse_timetable
-from penstock.queries.live import find_live_policy
-from penstock.scheduling.policies import DEFAULT, find_policy
+from penstock.declare.validate import Flaw, validate
+from penstock.declare.values import (
+    Absent,
+    Count,
+    Duration,
+    Folder,
+    Name,
+    Option,
+    Partition,
+    Period,
+    Policy,
+    Positive,
+    Propagate,
+    QueryPolicy,
+    Restated,
+    StoreUrl,
+    Zone,
+)
+from penstock.scheduling.policies import DEFAULT
 
 FILE_NAME = "penstock.toml"
-NAME = re.compile(r"[a-z_][a-z0-9_]*")
-NAME_RULE = "expected small letters, digits and _, beginning with a letter"
-M = TypeVar("M", bound=BaseModel)
-
-
-# Values
-
-
-def _duration(value: Any) -> Any:
-    if isinstance(value, timedelta):
-        return value // timedelta(microseconds=1)
-    if isinstance(value, str):
-        return parse_duration(value)
-    if type(value) is int and value == 0:
-        return 0
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f'{value} has no unit; write for example "{value}s" or "{value}m"')
-    raise ValueError(f'{value!r} is not a duration; write for example "30s", "5m", "1h30m" or "2d"')
-
-
-def _partition(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            parse_grain(value)
-        except ValueError as error:
-            near = difflib.get_close_matches(value.strip().lower(), ("hour", "day", "week", "month", "none"), 1, 0.5)
-            raise ValueError(f"{error}{f'; did you mean `{near[0]}`?' if near else ''}") from None
-    return value
-
-
-def _zone(value: Any) -> Any:
-    if isinstance(value, str):
-        zone_of(value)
-    return value
-
-
-def _policy(value: Any) -> Any:
-    if isinstance(value, str):
-        find_policy(value)
-    return value
-
-
-def _query_policy(value: Any) -> Any:
-    if isinstance(value, str):
-        find_live_policy(value)
-    return value
-
-
-def _name(value: Any) -> Any:
-    if isinstance(value, str) and not NAME.fullmatch(value):
-        raise ValueError(f"{value!r} cannot be a name; {NAME_RULE}")
-    return value
-
-
-def _store(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
-        raise ValueError(
-            f"{value!r} is not a store; expected sqlite:///path/to/file.db or postgresql://user@host/database"
-        )
-    if missing := re.search(r"\$(\w+|\{[^}]*\})", os.path.expandvars(value)):
-        raise ValueError(f"the environment variable {missing[1].strip('{}')} is not set")
-    return value
-
-
-def _local(value: Any) -> Any:
-    if isinstance(value, str) and (scheme := re.match(r"(\w+)://", value)):
-        raise ValueError(f"{value!r}: {scheme[1]}:// cannot be used; expected a folder of this machine")
-    if isinstance(value, str) and not value.strip():
-        raise ValueError('an empty text is not a folder; leave it out, or write for example "warehouse"')
-    return value
-
-
-def _propagate(value: Any) -> Any:
-    if value in ("all", "closed"):
-        return (value,)
-    if value == "none":
-        return ()
-    expected = 'expected "all", "none", "closed", or a list of reasons such as ["new", "compliance"]'
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{value!r} is not a choice of changes; {expected}")
-    for reason in value:
-        if not isinstance(reason, str) or not reason.strip() or reason in ("all", "none", "closed"):
-            raise ValueError(f"{reason!r} cannot be a reason; {expected}")
-    return tuple(value)
-
-
-ABSENT = ("wait", "empty", "fail")
-
-
-def _absent(value: Any) -> Any:
-    """One choice for all sources stands under `*`."""
-    found = value if isinstance(value, dict) else {"*": value}
-    for name, choice in found.items():
-        if choice not in ABSENT:
-            where = "" if name == "*" else f" for source `{name}`"
-            near = did_you_mean(str(choice), ABSENT)
-            raise ValueError(f"{choice!r}{where} is not a choice; expected one of {', '.join(ABSENT)}{near}")
-    return dict(found)
-
-
-def _timetable(value: Any) -> Any:
-    if isinstance(value, str):
-        parse_timetable(value)
-    return value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, str | bool | int):
-        return value
-    raise ValueError(f"{value!r} cannot be an option; expected a text, a whole number, true or false")
-
-
-Duration = Annotated[int, BeforeValidator(_duration)]
-Period = Annotated[int, BeforeValidator(_duration), Field(gt=0)]
-Partition = Annotated[str, BeforeValidator(_partition)]
-Name = Annotated[str, BeforeValidator(_name)]
-Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, strict=True)]
-Option = Annotated[str | bool | int, BeforeValidator(_plain)]
-Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
-Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
-Folder = Annotated[str, BeforeValidator(_local)]
-Restated = Annotated[str, BeforeValidator(_timetable)]
-
-
-# Models
 
 
 class Strict(BaseModel):
@@ -240,20 +122,20 @@ class ReplicaConfig(Strict):
 
 
 class StoreConfig(Strict):
-    url: Annotated[str, BeforeValidator(_store)] | None = None
+    url: StoreUrl | None = None
 
 
 class RunConfig(Strict):
     tracks: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     # How long late work of any table may wait for a newer change.
     patience: Duration | None = None
-    policy: Annotated[str, BeforeValidator(_policy)] = DEFAULT
+    policy: Policy = DEFAULT
 
 
 class QueriesConfig(Strict):
     """How queries are answered."""
 
-    policy: Annotated[str, BeforeValidator(_query_policy)] = "default"
+    policy: QueryPolicy = "default"
     lanes: Annotated[int, Field(ge=1, le=1000, strict=True)] = 2
     functions: tuple[str, ...] = ()
     inline_rows: Count = 10_000
@@ -279,7 +161,7 @@ class ProfileConfig(Strict):
 
 class ProjectConfig(Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-    zone: Annotated[str, BeforeValidator(_zone)] = "UTC"
+    zone: Zone = "UTC"
     tables: Folder = "tables"
     storage: StorageConfig = StorageConfig()
     store: StoreConfig = StoreConfig()
@@ -289,143 +171,6 @@ class ProjectConfig(Strict):
     spark: dict[str, Option] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)
     replicas: dict[Name, ReplicaConfig] = Field(default_factory=dict)
-
-
-# Checking
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """Something wrong with one setting; whoever knows the text knows the line."""
-
-    keys: Keys
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Checked(Generic[M]):
-    """Settings as far as they can be used: what was wrong is left out, so that the rest can be checked too."""
-
-    value: M
-    flaws: tuple[Flaw, ...]
-
-    @property
-    def broken(self) -> frozenset[str]:
-        """The settings of which nothing is known."""
-        return frozenset(flaw.keys[0] for flaw in self.flaws)
-
-
-# What stands in for a required setting that is missing or wrong.
-_STAND_INS: dict[str, Any] = {"path": "?", "format": "csv", "name": "project"}
-_MEANING = {
-    "path": 'expected the pattern of its files, such as path = "landing/stats/*.csv"',
-    "format": 'expected format = "csv", "json" or "parquet"',
-    "name": 'expected a name for the project, such as name = "netops"',
-    "sources": 'expected a table, such as { stats = "previous" }',
-    "options": 'expected a table, such as { sep = ";" }',
-}
-_EXPECTED = {
-    "string_type": 'expected a text in "quotes"',
-    "bool_type": "expected true or false",
-    "float_type": "expected a number",
-    "finite_number": "expected a finite number",
-    "int_type": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "tuple_type": 'expected a list, such as ["bytes >= 0"]',
-    "dict_type": "expected a table of settings",
-    "model_type": "expected a table of settings",
-    "model_attributes_type": "expected a table of settings",
-}
-
-
-def validate(model: type[M], data: Mapping[str, Any]) -> Checked[M]:
-    """The data as the model, and everything that is wrong with it."""
-    flaws: dict[Keys, Flaw] = {}
-    usable: dict[str, Any] = _copied(data)
-    while True:
-        try:
-            return Checked(model.model_validate(usable), tuple(flaws.values()))
-        except ValidationError as error:
-            for found in error.errors():
-                keys = _place(data, found)
-                if keys not in flaws:
-                    flaws[keys] = Flaw(keys, _explain(model, keys, found))
-                _leave_out(usable, keys, found["type"] == "missing")
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _copied(inner) for key, inner in value.items()}
-    return list(value) if isinstance(value, list | tuple) else value
-
-
-def _place(data: Any, found: ErrorDetails) -> Keys:
-    """The keys that lead to the wrong value. Behind them pydantic names its own alternatives."""
-    keys: list[str] = []
-    for key in found["loc"]:
-        if not isinstance(data, Mapping | list | tuple):
-            break
-        keys.append(str(key))
-        data = data.get(key) if isinstance(data, Mapping) else data[int(key)]
-    return tuple(keys)
-
-
-def _leave_out(data: dict[str, Any], keys: Keys, missing: bool) -> None:
-    for key in keys[:-1]:
-        if not isinstance(data.get(key), dict):
-            data.pop(key, None)  # one wrong item: go on without the list
-            return
-        data = data[key]
-    if missing:
-        data[keys[-1]] = _STAND_INS[keys[-1]]
-    else:
-        data.pop(keys[-1], None)
-
-
-def _explain(model: type[BaseModel], keys: Keys, found: ErrorDetails) -> str:
-    name = ".".join(keys)
-    kind = found["type"]
-    if kind == "extra_forbidden":
-        known = _fields(model, keys[:-1])
-        return f"unknown key `{name}`{did_you_mean(keys[-1], known)} (known: {', '.join(known)})"
-    if kind == "missing":
-        return f"`{name}` is missing; {_MEANING.get(keys[-1], 'it is required')}"
-    if kind == "value_error":
-        return f"`{name}`: {str(found['msg']).removeprefix('Value error, ')}"
-    shown = _shown(found.get("input"))
-    context = found.get("ctx", {})
-    if kind == "literal_error":
-        choices = re.findall(r"'([^']*)'", str(context.get("expected")))
-        near = did_you_mean(str(found.get("input")), choices)
-        return f"`{name}` is {shown}; expected one of {', '.join(choices)}{near}"
-    if kind == "string_pattern_mismatch":
-        return f"`{name}` is {shown}; expected letters, digits, - and _, beginning with a letter"
-    for bound, words in (("gt", "more than"), ("ge", "at least"), ("le", "at most")):
-        if bound in context:
-            return f"`{name}` is {shown}; expected {words} {context[bound]:g}"
-    meaning = _MEANING.get(keys[-1]) if kind == "dict_type" else None
-    return f"`{name}` is {shown}; {meaning or _EXPECTED.get(kind, str(found['msg']))}"
-
-
-def _shown(value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-# Tables of settings whose keys are names of the user's own.
-_NAMED: dict[str, type[BaseModel]] = {"feeds": FeedConfig, "replicas": ReplicaConfig, "profiles": ProfileConfig}
-
-
-def _fields(model: type[BaseModel], keys: Keys) -> list[str]:
-    current: Any = model
-    for key in keys:
-        field = getattr(current, "model_fields", {}).get(key)
-        annotation = field.annotation if field is not None else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            current = annotation
-        elif keys[0] in _NAMED:
-            current = _NAMED[keys[0]]
-    return list(getattr(current, "model_fields", {}))
 
 
 # The file

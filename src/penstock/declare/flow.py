@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.declare.api import Author, Function, TableDeclaration, author_of_call, function_fingerprint
-from penstock.declare.config import TableConfig, validate
+from penstock.declare.config import TableConfig
 from penstock.declare.problems import Location
+from penstock.declare.validate import validate
 from penstock.errors import PenstockError
 from penstock.flows.activities import (
     Activity,

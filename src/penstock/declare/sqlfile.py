@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.declare.api import TableDeclaration
-from penstock.declare.config import TableConfig, toml_problem, validate
+from penstock.declare.config import TableConfig, toml_problem
 from penstock.declare.problems import Location, Problem
 from penstock.declare.toml_lines import key_lines
+from penstock.declare.validate import validate
 
 # `key = …` or `[sources]`; anything else is description.
 _SETTING = re.compile(r"\s*(?:[A-Za-z_][\w.-]*\s*=(?!=)|\[\s*[\w.]+\s*\]\s*$)")

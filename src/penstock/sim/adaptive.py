@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from penstock.model.time import SECOND_US
 from penstock.scheduling.recovery.bounds import Delivery, Model
-from penstock.scheduling.recovery.modes import Change, Modes
+from penstock.scheduling.recovery.modes import Modes
+from penstock.scheduling.recovery.progress import Change
 from penstock.scheduling.recovery.tasks import Periods, Task, provisioned
 from penstock.sim.arrivals import batches
 from penstock.sim.chance import factors

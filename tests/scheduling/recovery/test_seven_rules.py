@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.scheduling.recovery.modes import Modes, Progress
+from penstock.scheduling.recovery.modes import Modes
+from penstock.scheduling.recovery.progress import Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import Task
 

@@ -17,8 +17,9 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from heapq import heappop, heappush
 from math import fsum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from penstock.scheduling.recovery.progress import NEW, Change, Choice, Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
 
@@ -27,53 +28,6 @@ Startable = Callable[[str], bool]
 # How it ranks, its number, and the table.
 Entry = tuple[float, int, str]
 _SLACK = 32
-
-
-class Progress(NamedTuple):
-    """Where a table stands."""
-
-    lag_us: int = 0
-    recovering: bool = False
-    # When it goes back to normal, if that is known already.
-    leaves_us: int | None = None
-    # The last job that was released, whether it waits or runs, and when it ended.
-    last: Released | None = None
-    waits: bool = False
-    runs: bool = False
-    ended_us: int = 0
-    # The next job is released at this time if the table is not fresh by then.
-    next_us: int = 0
-    # Changed to recovery mode while a job ran: its end tells the next release.
-    reweighed: bool = False
-    # A job that is not one of the sequence runs.
-    background: bool = False
-
-    @property
-    def busy(self) -> bool:
-        return self.runs or self.background
-
-
-class Choice(NamedTuple):
-    """A job that may start."""
-
-    table: str
-    background: bool
-    # Files, or periods of data, that it takes at most.
-    take: int
-    release_us: int
-    deadline_us: int
-
-
-class Change(NamedTuple):
-    """A change of mode, for those who want to know."""
-
-    at_us: int
-    table: str
-    recovering: bool
-    rule: str
-
-
-NEW = Progress()
 
 
 class Modes:

@@ -27,7 +27,8 @@ from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situatio
 from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.recovery.bounds import Delivery, Model
-from penstock.scheduling.recovery.modes import Choice, Modes
+from penstock.scheduling.recovery.modes import Modes
+from penstock.scheduling.recovery.progress import Choice
 from penstock.scheduling.recovery.tasks import Periods, Task, provisioned, total_utilisation
 
 Provision = Literal["worst", "average"]

@@ -1,0 +1,144 @@
+"""The kinds of values that settings have, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from penstock.declare.problems import did_you_mean
+from penstock.model.grain import parse_grain, zone_of
+from penstock.model.time import parse_duration
+from penstock.model.timetable import parse_timetable
+from penstock.queries.live import find_live_policy
+from penstock.scheduling.policies import find_policy
+
+NAME = re.compile(r"[a-z_][a-z0-9_]*")
+NAME_RULE = "expected small letters, digits and _, beginning with a letter"
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    if isinstance(value, str):
+        return parse_duration(value)
+    if type(value) is int and value == 0:
+        return 0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f'{value} has no unit; write for example "{value}s" or "{value}m"')
+    raise ValueError(f'{value!r} is not a duration; write for example "30s", "5m", "1h30m" or "2d"')
+
+
+def _partition(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            parse_grain(value)
+        except ValueError as error:
+            near = difflib.get_close_matches(value.strip().lower(), ("hour", "day", "week", "month", "none"), 1, 0.5)
+            raise ValueError(f"{error}{f'; did you mean `{near[0]}`?' if near else ''}") from None
+    return value
+
+
+def _zone(value: Any) -> Any:
+    if isinstance(value, str):
+        zone_of(value)
+    return value
+
+
+def _policy(value: Any) -> Any:
+    if isinstance(value, str):
+        find_policy(value)
+    return value
+
+
+def _query_policy(value: Any) -> Any:
+    if isinstance(value, str):
+        find_live_policy(value)
+    return value
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, str) and not NAME.fullmatch(value):
+        raise ValueError(f"{value!r} cannot be a name; {NAME_RULE}")
+    return value
+
+
+def _store(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not value.startswith(("sqlite:///", "postgresql://", "postgresql+psycopg://")):
+        raise ValueError(
+            f"{value!r} is not a store; expected sqlite:///path/to/file.db or postgresql://user@host/database"
+        )
+    if missing := re.search(r"\$(\w+|\{[^}]*\})", os.path.expandvars(value)):
+        raise ValueError(f"the environment variable {missing[1].strip('{}')} is not set")
+    return value
+
+
+def _local(value: Any) -> Any:
+    if isinstance(value, str) and (scheme := re.match(r"(\w+)://", value)):
+        raise ValueError(f"{value!r}: {scheme[1]}:// cannot be used; expected a folder of this machine")
+    if isinstance(value, str) and not value.strip():
+        raise ValueError('an empty text is not a folder; leave it out, or write for example "warehouse"')
+    return value
+
+
+def _propagate(value: Any) -> Any:
+    if value in ("all", "closed"):
+        return (value,)
+    if value == "none":
+        return ()
+    expected = 'expected "all", "none", "closed", or a list of reasons such as ["new", "compliance"]'
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{value!r} is not a choice of changes; {expected}")
+    for reason in value:
+        if not isinstance(reason, str) or not reason.strip() or reason in ("all", "none", "closed"):
+            raise ValueError(f"{reason!r} cannot be a reason; {expected}")
+    return tuple(value)
+
+
+ABSENT = ("wait", "empty", "fail")
+
+
+def _absent(value: Any) -> Any:
+    """One choice for all sources stands under `*`."""
+    found = value if isinstance(value, dict) else {"*": value}
+    for name, choice in found.items():
+        if choice not in ABSENT:
+            where = "" if name == "*" else f" for source `{name}`"
+            near = did_you_mean(str(choice), ABSENT)
+            raise ValueError(f"{choice!r}{where} is not a choice; expected one of {', '.join(ABSENT)}{near}")
+    return dict(found)
+
+
+def _timetable(value: Any) -> Any:
+    if isinstance(value, str):
+        parse_timetable(value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | bool | int):
+        return value
+    raise ValueError(f"{value!r} cannot be an option; expected a text, a whole number, true or false")
+
+
+Duration = Annotated[int, BeforeValidator(_duration)]
+Period = Annotated[int, BeforeValidator(_duration), Field(gt=0)]
+Partition = Annotated[str, BeforeValidator(_partition)]
+Name = Annotated[str, BeforeValidator(_name)]
+Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Option = Annotated[str | bool | int, BeforeValidator(_plain)]
+Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
+Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
+Folder = Annotated[str, BeforeValidator(_local)]
+Restated = Annotated[str, BeforeValidator(_timetable)]
+Zone = Annotated[str, BeforeValidator(_zone)]
+Policy = Annotated[str, BeforeValidator(_policy)]
+QueryPolicy = Annotated[str, BeforeValidator(_query_policy)]
+StoreUrl = Annotated[str, BeforeValidator(_store)]
