@@ -28,6 +28,9 @@ from penstock.sim.scenario import Scenario
 from penstock.sim.sweep import sweep
 from penstock.sim.timeline import timeline, write_timeline
 
+# As many tables as are shown, those of the highest priority.
+_TABLES = 12
+
 
 def register(app: typer.Typer) -> None:
     app.command()(simulate)
@@ -81,7 +84,7 @@ def simulate(
         if json:
             print_json(rows)
         else:
-            out.print(_simulated_table(scenario, rows))
+            _print_simulated(scenario, rows)
         if plot is not None:
             _plot_tables(plot, scenario, rows)
         if gantt is not None:
@@ -123,31 +126,43 @@ def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool, Path]) -> list
     ]
 
 
-def _simulated_table(scenario: Scenario, rows: list[Row]) -> Table:
+def _print_simulated(scenario: Scenario, rows: list[Row]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("policy")
+    table.add_column("policy", overflow="fold")
     several = len({row["tracks"] for row in rows}) > 1
     if several:
         table.add_column("tracks", justify="right")
     for column in ("relative lateness", "weighted staleness", "utilisation", "updates"):
         table.add_column(column, justify="right")
-    names = [t.name for t in sorted(scenario.tables, key=lambda t: -t.priority)][:6]
-    for name in names:
-        table.add_column(name, justify="right")
     best = min((average(some, "relative_lateness")[0] for _, some in grouped(rows, "policy", "tracks")), default=0.0)
     for (policy, tracks), some in grouped(rows, "policy", "tracks"):
         late, error = average(some, "relative_lateness")
-        cells = [
+        table.add_row(
             Text(policy),
             *([Text(str(tracks))] if several else []),
-            Text(f"{late:.3f} ± {error:.3f}", style="bold green" if late == best else ""),
+            Text(f"{late:.3f} ±{error:.3f}", style="bold green" if late == best else ""),
             Text(f"{average(some, 'weighted_staleness_s')[0]:.4g} s"),
             Text(f"{average(some, 'utilisation')[0]:.2f}"),
             Text(f"{average(some, 'updates')[0]:.0f}"),
-        ]
-        for name in names:
-            cells.append(Text(f"{sum(row['staleness_s'][name] for row in some) / len(some):.4g} s"))
-        table.add_row(*cells)
+        )
+    out.print(table)
+    out.print()
+    out.print(_by_table(scenario, rows, several))
+
+
+def _by_table(scenario: Scenario, rows: list[Row], several: bool) -> Table:
+    """Mean staleness of the tables that matter most, under each of the policies."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("mean staleness", overflow="fold")
+    runs = list(grouped(rows, "policy", "tracks"))
+    for (policy, tracks), _ in runs:
+        table.add_column(f"{policy}, {_tracks(tracks)}" if several else policy, justify="right", overflow="fold")
+    shown = sorted(scenario.tables, key=lambda each: -each.priority)[:_TABLES]
+    for spec in shown:
+        means = [sum(row["staleness_s"][spec.name] for row in some) / len(some) for _, some in runs]
+        table.add_row(spec.name, *(f"{mean:.4g} s" for mean in means))
+    if len(shown) < len(scenario.tables):
+        table.add_row(Text(f"and {len(scenario.tables) - len(shown)} more (--json, --plot)", style="dim"))
     return table
 
 
@@ -248,9 +263,11 @@ def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
         for number, table in enumerate(scenario.tables):
             mean, error = average([{"s": row["staleness_s"][table.name]} for row in some], "s")
             points.append((float(number), mean, error))
-        lines.append(Line(f"{policy}, {tracks} tracks", tuple(points)))
+        lines.append(Line(f"{policy}, {_tracks(tracks)}", tuple(points)))
     names = [table.name for table in scenario.tables]
-    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))], labels=names)
+    means = [mean for line in lines for _, mean, _ in line.points if mean > 0]
+    wide = bool(means) and max(means) > 20 * min(means)
+    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))], log=wide, labels=names)
 
 
 def _write(
@@ -262,3 +279,7 @@ def _write(
 
 def _said(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _tracks(count: int) -> str:
+    return f"{count} track{'s' if count > 1 else ''}"

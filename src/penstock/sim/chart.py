@@ -39,8 +39,22 @@ def write_chart(
     width = max(6.0, 0.32 * len(labels)) if labels else 5.5
     figure, axes = new_figure(width * len(panels), 4.2 + 0.22 * len(names), 1, max(1, len(panels)))
     for panel, axis in zip(panels, axes[0], strict=False):
-        for line in panel.lines:
+        for number, line in enumerate(panel.lines):
             xs, means, errors = zip(*line.points, strict=True) if line.points else ((), (), ())
+            if labels:
+                # Nothing lies between names: points beside each other, not lines.
+                aside = 0.5 * ((number + 1) / (len(panel.lines) + 1) - 0.5)
+                axis.errorbar(
+                    [x + aside for x in xs],
+                    means,
+                    errors,
+                    fmt="o",
+                    markersize=4,
+                    capsize=2,
+                    color=colour[line.name],
+                    label=line.name,
+                )
+                continue
             axis.plot(xs, means, marker="o", markersize=3.5, color=colour[line.name], label=line.name)
             low = [mean - error for mean, error in zip(means, errors, strict=True)]
             high = [mean + error for mean, error in zip(means, errors, strict=True)]

@@ -12,6 +12,9 @@ from penstock.model.time import SECOND_US
 from penstock.sim.figure import COLOURS, PictureError, new_figure, write_figure
 
 _MOST_CURVES = len(COLOURS)
+# From so many bars or points of a curve on they are drawn otherwise; and the stretches of time that are drawn then.
+_MANY = 300
+_STRETCHES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +108,16 @@ def write_timeline(path: Path, title: str, found: Timeline, tables: tuple[str, .
             height=0.8,
             color=colour.get(bar.table, "#bbbbbb"),
             edgecolor="red" if bar.failed else "white",
-            linewidth=0.8 if bar.failed else 0.3,
+            linewidth=0.8 if bar.failed else 0.3 if len(found.bars) < _MANY else 0.0,
             hatch="//" if bar.end_us is None else None,
         )
     upper.set_yticks(range(tracks), [f"track {number}" for number in range(tracks)])
     upper.invert_yaxis()
     upper.set_title(title)
     curves = {name: _curve(found, name) for name in shown}
+    saws = max((len(xs) for xs, _ in curves.values()), default=0) < _MANY
+    if not saws:
+        curves = {name: _peaks(found, *curve) for name, curve in curves.items()}
     highest = max((max(ys, default=0) for _, ys in curves.values()), default=0)
     for name, (xs, ys) in curves.items():
         lower.plot([at(x) for x in xs], [y / SECOND_US for y in ys], color=colour[name], linewidth=1.2, label=name)
@@ -119,7 +125,10 @@ def write_timeline(path: Path, title: str, found: Timeline, tables: tuple[str, .
             found.targets_us.get(name, highest + 1) <= highest
         ):  # others are far away and would only press the curves down
             lower.axhline(found.targets_us[name] / SECOND_US, color=colour[name], linewidth=0.7, linestyle=":")
-    lower.set(xlabel=f"{unit} since the beginning", ylabel="staleness (s), dotted: target")
+    lower.set(
+        xlabel=f"{unit} since the beginning",
+        ylabel=("staleness" if saws else "highest staleness") + " (s), dotted: target",
+    )
     lower.set_ylim(bottom=0)
     lower.grid(True, color="#dddddd", linewidth=0.6)
     if shown:
@@ -144,6 +153,16 @@ def _curve(found: Timeline, name: str) -> tuple[list[int], list[int]]:
         xs.append(found.end_us)
         ys.append(found.end_us - edge)
     return xs, ys
+
+
+def _peaks(found: Timeline, xs: list[int], ys: list[int]) -> tuple[list[int], list[int]]:
+    """The highest in each of many short stretches of time: teeth that are too fine to be seen would only cover each other."""
+    width = max(1, (found.end_us - found.start_us) // _STRETCHES)
+    highest: dict[int, int] = {}
+    for x, y in zip(xs, ys, strict=True):
+        stretch = (x - found.start_us) // width
+        highest[stretch] = max(y, highest.get(stretch, 0))
+    return [found.start_us + width * stretch + width // 2 for stretch in highest], list(highest.values())
 
 
 def _scale(width_us: int) -> tuple[float, str]:
