@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.control.events import Event, FileArrived, RunStarted, UpdateStarted, WarehouseDeclared
+from penstock.control.events import Event, FileArrived, RunStarted, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.declare.settings import write_settings
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.scheduling.policies import find_policy
@@ -18,7 +18,7 @@ from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario, SimTable
 from penstock.sim.timeline import timeline, write_timeline
 from penstock.sim.whatif.advice import advise
-from penstock.sim.whatif.change import ChangeError, parse_changes
+from penstock.sim.whatif.change import ChangeError, Changes, Slowdown, parse_changes
 from penstock.sim.whatif.recording import Crowding, NothingRecorded, Recording, record
 from penstock.sim.whatif.replay import Replay, met, weighted
 from penstock.sim.whatif.watch import _Kept
@@ -95,6 +95,27 @@ def test_an_outage_is_seen_in_the_table_of_the_feed_and_below(recording: Recordi
     assert hit["c"].peak_s >= 1800 > calm["c"].peak_s
     assert hit["per_c"].peak_s >= 1800 > calm["per_c"].peak_s
     assert hit["a"].peak_s < 1800
+
+
+def test_a_slow_machine_makes_updates_longer_while_it_lasts(recording: Recording) -> None:
+    length = recording.end_us - recording.start_us
+    slow = Changes(slowdowns=(Slowdown(length // 4, length // 2, 3.0),))
+    assert [slow.slowness(at) for at in (0, length // 4, length // 2 - 1, length // 2)] == [1.0, 3.0, 3.0, 1.0]
+
+    def took(changes: Changes) -> dict[bool, float]:
+        """The mean time of updates that start in that stretch, and of all others."""
+        found = Replay(recording, changes=changes, crowding=Crowding(0.0), keep_log=True).run()
+        begun = {event.job.id: event.at_us for event in found.log if isinstance(event, UpdateStarted)}
+        lengths: dict[bool, list[float]] = {True: [], False: []}
+        for event in found.log:
+            if isinstance(event, UpdateFinished):
+                inside = length // 4 <= begun[event.job] - recording.start_us < length // 2
+                lengths[inside].append(event.seconds)
+        return {inside: sum(all_) / len(all_) for inside, all_ in lengths.items()}
+
+    before, after = took(Changes()), took(slow)
+    assert after[True] > 2 * before[True] and after[False] < 1.5 * before[False]
+    assert Replay(recording, changes=slow).run().weighted_s > Replay(recording).run().weighted_s
 
 
 def test_more_tables_like_one(recording: Recording) -> None:
