@@ -219,7 +219,7 @@ class Requesting:
                         seconds,
                         size,
                         why,
-                        bool(cost.weight),
+                        bool(cost.weight) or spec.leader is not None,
                     )
                 )
         takes = {each.table: each.expected_s for each in work}

@@ -1,0 +1,98 @@
+"""Every row of a flow is accounted for: what is counted while it runs, against what each activity gives by itself."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.declare.flow import Rows, flow
+from penstock.declare.flow_check import SparkSql
+from penstock.engine.flows.realise import Inputs, realise
+from penstock.engine.flows.standalone import run_flow
+from penstock.flows.activities import Activity, Check, Route
+from penstock.flows.description import Source, Target, typed
+from penstock.model.schema import ddl, parse_ddl
+
+pytestmark = pytest.mark.spark
+
+T = parse_ddl("id bigint, k string, v int, note string")
+R = parse_ddl("k string, name string")
+
+
+@flow
+def everything(t: Rows, r: Rows) -> None:
+    good = t.not_null("k", bad="quarantine").filter("v > -3").matches("note", r"^[0-9x-]*$", bad="quarantine")
+    good = good.in_domain("v", low=0, high=6).look_up(r, on="k", bad="quarantine")
+    once = good.deduplicate(["k", "v"], order="id", bad="quarantine").derive("Total Cost", cost="v * 3")
+    phones = once.reformat("note", r"^(\d+)-(\d+)$", "+$1 $2", name="Phone Format")
+    low, middle, high = phones.route("v <= 1", "v <= 3")
+    low.union(high).into("ends")
+    middle.has_type("note", "int", bad="default", default="-1").into("numbers")
+    left, right = phones.split(["id", "k"], ["k", "cost"])
+    left.join(right, on="k").aggregate("k", n="count(*)").into("pairs")
+    high.unpivot("v", "cost", name="what", value="much").sort("id").into("long")
+    phones.pivot("k", "v", [0, 1, 2], "count(id)").into("wide")
+
+
+def rows_of(seed: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    chance = random.Random(seed)
+
+    def maybe(value: Any) -> Any:
+        return None if chance.random() < 0.1 else value
+
+    notes = ["12", "x7", "030-77", "4.5", "", "77-1"]
+    rows = [
+        (n, maybe(chance.choice("abcde")), maybe(chance.randrange(-4, 9)), maybe(chance.choice(notes)))
+        for n in range(400)
+    ]
+    return rows, [(key, key.upper()) for key in "abccd"]
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))])
+def test_rows_in_are_rows_out_and_rejected(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    found: Any = everything
+    shaped, wrong = typed(found.flow, {"t": T, "r": R}, SparkSql())
+    assert not wrong
+    frames = {
+        name: spark.createDataFrame(rows, ddl(columns))
+        for name, rows, columns in zip("tr", rows_of(seed), (T, R), strict=True)
+    }
+    report = run_flow(spark, shaped, frames, tmp_path)
+    assert report.shuffle_bytes > 0
+    runs = {run.name: run for run in report.activities}
+
+    alone: dict[str, DataFrame] = {}
+    for step in shaped.flow.steps:
+        if isinstance(step.does, Source):
+            alone[step.name] = frames[step.does.table]
+        elif isinstance(step.does, Target):
+            alone[step.name] = alone[step.inputs[0]]
+        else:
+            given = Inputs(tuple(alone[name] for name in step.inputs), lambda *_: frames["t"])
+            alone[step.name] = realise(step.does, given).cache()
+    counts = {name: frame.count() for name, frame in alone.items()}
+    for frame in alone.values():
+        frame.unpersist()
+
+    by_activity: dict[tuple[str, ...], int] = {}
+    for step in shaped.flow.steps:
+        if not isinstance(step.does, Activity):
+            continue
+        run = runs[step.name]
+        assert run.rows_out == counts[step.name], step.name
+        inputs = step.inputs[:1] if isinstance(step.does, Check) else step.inputs
+        assert run.rows_in == sum(counts[name] for name in inputs), step.name
+        if isinstance(step.does, Route):
+            by_activity[step.inputs] = by_activity.get(step.inputs, 0) + run.rows_out
+        elif step.does.row_wise:
+            assert run.rows_in == run.rows_out + run.rejected, step.name
+    for (provider,), out in by_activity.items():
+        assert out == counts[provider]  # each row takes one way
+    kept = spark.read.parquet(*(str(path) for path in (tmp_path / "everything_quarantine").iterdir()))
+    refused = {run.name: run.rejected for run in report.activities if run.bad == "quarantine"}
+    assert {row["activity"]: row["count"] for row in kept.groupBy("activity").count().collect()} == refused
+    assert len(refused) == 4 and all(refused.values())
