@@ -43,7 +43,7 @@ def layout(graph: FlowGraph) -> dict[str, tuple[int, float]]:
         wanted = {
             name: sum(row[p] for p in graph.providers[name] if p in row) / len(graph.providers[name])
             if graph.providers[name]
-            else float(len(row))
+            else 1 + max(row.values(), default=-1.0)
             for name in names
         }
         names.sort(key=wanted.__getitem__)
