@@ -34,7 +34,6 @@ CANDIDATES = (
     DEFAULT,
     "max-benefit",
     "reserve / max-benefit",
-    "reserve / max-benefit / inherit=max",
     "proportional(all, aggressive) / max-benefit / inherit=max",
     "edf-p",
     "fifo",
@@ -144,16 +143,20 @@ def timeline(
             print_json(found.bars)
         else:
             shown = Table(box=None, header_style="bold", pad_edge=False)
-            for column in ("start", "track", "table", "took", "how"):
-                shown.add_column(column, no_wrap=True)
-            # In full where there is room for it, or where it is asked for.
-            brief = out.width < 140 and not wanted
-            shown.add_column("because it", no_wrap=brief, overflow="ellipsis" if brief else "fold")
+            lines = []
             for bar in found.bars:
                 took = "runs" if bar.end_us is None else format_duration(bar.end_us - bar.start_us)
                 how = Text("failed", style="red") if bar.failed else Text(bar.how)
                 start = format_instant(bar.start_us // SECOND_US * SECOND_US, zone)
-                shown.add_row(start, str(bar.track), bar.table, took, how, Text(bar.why, style="dim"))
+                lines.append((start, str(bar.track), bar.table, took, how, Text(bar.why, style="dim")))
+            for number, column in enumerate(("start", "track", "table", "took", "how")):
+                widest = max((len(line[number]) for line in lines), default=0)
+                shown.add_column(column, no_wrap=True, min_width=max(widest, len(column)))
+            # In full where there is room for it, or where it is asked for.
+            brief = out.width < 140 and not wanted
+            shown.add_column("because it", no_wrap=brief, overflow="ellipsis" if brief else "fold")
+            for line in lines:
+                shown.add_row(*line)
             out.print(shown if found.bars else "nothing ran in that time")
         if plot is not None:
             write_timeline(plot, "updates", found, tuple(table or ()))
@@ -213,9 +216,9 @@ def _share(value: float | None) -> str:
 
 def _runs_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    shown.add_column("policy")
-    for column in ("tracks", "weighted staleness", "relative lateness", "targets met", "utilisation", "updates"):
-        shown.add_column(column, justify="right")
+    shown.add_column("policy", overflow="fold")
+    for column in ("tracks", "weighted staleness", "relative lateness", "targets met", "in use", "updates"):
+        shown.add_column(column, justify="right", min_width=max(map(len, column.split())))
     was = _recorded(recording)
     shown.add_row(
         Text(f"as it was: {was['policy']}", style="dim"),
@@ -299,9 +302,9 @@ def _plot(path: Path, rows: list[Row]) -> None:
         for number, name in enumerate(names):
             mean, error = average([{"s": row["staleness_s"].get(name, 0.0)} for row in some], "s")
             points.append((float(number), mean, error))
-        lines.append(Line(f"{policy}, {tracks} tracks", tuple(points)))
+        lines.append(Line(f"{policy}, {tracks} track{'s' if tracks > 1 else ''}", tuple(points)))
     targets = [(float(n), t, 0.0) for n, name in enumerate(names) if (t := rows[0]["target_s"][name]) is not None]
     if targets:
-        lines.append(Line("target", tuple(targets)))
+        lines.append(Line("target", tuple(targets), "_"))
     write_chart(path, "what if", "table", "mean staleness (s)", [Panel("", tuple(lines))], log=True, labels=names)
     err.print(f"written to {path}")

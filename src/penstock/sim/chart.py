@@ -9,12 +9,17 @@ from pathlib import Path
 
 from penstock.sim.figure import COLOURS, new_figure, write_figure
 
+# When there are more lines than colours, the marks tell them apart.
+MARKS = ("o", "s", "^", "D")
+
 
 @dataclass(frozen=True)
 class Line:
     name: str
     # x, mean, standard error
     points: tuple[tuple[float, float, float], ...]
+    # How its points are marked; what has a mark of its own is black.
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,9 @@ def write_chart(
     """`labels` name the whole numbers of the x axis, for values that have no order; `log` is for the y axis."""
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+    marks = {name: MARKS[number // len(COLOURS) % len(MARKS)] for number, name in enumerate(names)}
+    for line in (line for panel in panels for line in panel.lines if line.mark is not None):
+        colour[line.name], marks[line.name] = "black", line.mark or ""
     width = max(6.0, 0.32 * len(labels)) if labels else 5.5
     figure, axes = new_figure(width * len(panels), 4.2 + 0.22 * len(names), 1, max(1, len(panels)))
     for panel, axis in zip(panels, axes[0], strict=False):
@@ -48,14 +56,14 @@ def write_chart(
                     [x + aside for x in xs],
                     means,
                     errors,
-                    fmt="o",
-                    markersize=4,
+                    fmt=marks[line.name],
+                    markersize=4 if line.mark is None else 9,
                     capsize=2,
                     color=colour[line.name],
                     label=line.name,
                 )
                 continue
-            axis.plot(xs, means, marker="o", markersize=3.5, color=colour[line.name], label=line.name)
+            axis.plot(xs, means, marker=marks[line.name], markersize=3.5, color=colour[line.name], label=line.name)
             low = [mean - error for mean, error in zip(means, errors, strict=True)]
             high = [mean + error for mean, error in zip(means, errors, strict=True)]
             axis.fill_between(xs, low, high, color=colour[line.name], alpha=0.2, linewidth=0)

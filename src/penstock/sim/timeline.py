@@ -130,6 +130,7 @@ def write_timeline(path: Path, title: str, found: Timeline, tables: tuple[str, .
         ylabel=("staleness" if saws else "highest staleness") + " (s), dotted: target",
     )
     lower.set_ylim(bottom=0)
+    lower.set_xlim(0, at(found.end_us) or None)
     lower.grid(True, color="#dddddd", linewidth=0.6)
     if shown:
         figure.legend(loc="outside right upper", fontsize=8)
@@ -144,8 +145,10 @@ def _curve(found: Timeline, name: str) -> tuple[list[int], list[int]]:
     for at_us, complete_us in found.edges[name]:
         if at_us >= found.start_us:
             if edge is not None:
-                xs.append(at_us)
-                ys.append(at_us - edge)
+                # Up to its first update it is as stale as it was before.
+                known = [at_us] if xs else [found.start_us, at_us]
+                xs += known
+                ys += [at - edge for at in known]
             xs.append(at_us)
             ys.append(at_us - complete_us)
         edge = complete_us
