@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from penstock.control.events import FeedCameBack, FeedPaused, FeedResumed, FeedWentOut
+from penstock.control.events import FeedCameBack, FeedPaused, FeedResumed, FeedWentOut, UpdateFinished
 from penstock.control.health import feed_health
 from penstock.control.replay import replay
 from penstock.engine.pausing import pause, resume
@@ -87,3 +88,15 @@ def test_outage_crash_return_pause(site: Site) -> None:
         assert about_feeds(process) == [FeedWentOut, FeedCameBack, FeedPaused, FeedResumed]
         with process.store.read() as conn:
             assert replay(process.store.events(conn)) == []
+
+
+def test_what_updates_take_is_told_in_the_time_of_the_warehouse(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes sixty times as fast: half a second of work is half a minute, which is what periods are compared with."""
+    ticks = count()
+    monkeypatch.setattr("penstock.engine.executor.perf_counter", lambda: next(ticks) * 0.5)
+    site.clock.speed = 60.0
+    with site.running() as process:
+        Delivering(site).file(process)
+        with process.store.read() as conn:
+            took = [event.seconds for _, event in process.store.events(conn) if isinstance(event, UpdateFinished)]
+    assert took and set(took) == {30.0}
