@@ -31,12 +31,12 @@ def test_the_worst_point_with_the_error_of_paired_seeds() -> None:
         rows(ours=[[1.01, 2.02], [2.06, 2.10]], best=[[1.0, 2.0], [2.0, 2.0]]), "claim", "ours", ["best"]
     )
     assert not found.holds
-    assert found.found == "1 of 2 points within 2%; at worst +4.0% ±1.0% (utilisation 0.9, cycle 20, best)"
+    assert found.found == "1 of 2 points within 2 %; at worst +4.0% ±1.0% (utilisation 0.9, cycle 20, best)"
 
 
 def test_where_it_is_never_later_that_is_told_too() -> None:
     found = never_worse(rows(ours=[[0.98, 0.98]], best=[[1.0, 1.0]]), "claim", "ours", ["best"])
-    assert found.holds and found.found == "1 of 1 points within 2%; at worst -2.0% ±0.0%"
+    assert found.holds and found.found == "1 of 1 points within 2 %; at worst -2.0% ±0.0%"
 
 
 def test_the_mean_over_points_with_the_error_over_seeds() -> None:

@@ -184,7 +184,7 @@ def never_worse(rows: list[Row], claim: str, better: str, worse: Sequence[str], 
     held = sum(ratio <= 1 + margin for ratio, _ in points.values())
     (cycle, _, utilisation, policy), (ratio, error) = max(points.items(), key=lambda point: point[1][0])
     where = f" (utilisation {utilisation:g}, cycle {cycle:g}, {policy})" if ratio > 1 else ""
-    said = f"{held} of {len(points)} points within {margin:.0%}; at worst {ratio - 1:+.1%} ±{error:.1%}{where}"
+    said = f"{held} of {len(points)} points within {margin * 100:g} %; at worst {ratio - 1:+.1%} ±{error:.1%}{where}"
     return Finding(claim, held == len(points), said)
 
 
