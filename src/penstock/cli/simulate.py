@@ -225,7 +225,7 @@ def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> No
             table.add_column(_said(level), justify="right")
         for (series,), line in grouped(some, picture.series):
             cells = {key: average(at, picture.y) for (key,), at in grouped(line, picture.x)}
-            table.add_row(str(series), *(f"{cells[x][0]:.3f} ±{cells[x][1]:.3f}" if x in cells else "" for x in levels))
+            table.add_row(str(series), *(_within(*cells[x]) if x in cells else "" for x in levels))
         out.print(table)
     out.print()
     for finding in found.judge(rows):
@@ -283,3 +283,7 @@ def _said(value: object) -> str:
 
 def _tracks(count: int) -> str:
     return f"{count} track{'s' if count > 1 else ''}"
+
+
+def _within(mean: float, error: float) -> str:
+    return f"{mean:.3f} ±{error:.3f}" if error else f"{mean:.3f}"
