@@ -7,8 +7,7 @@ goes on in the rest of the warehouse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
 
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -71,16 +70,8 @@ def _is_loading(table: TableState) -> bool:
     return table.running is not None and table.running.job.kind == "load"
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Updates that have arrived and are not loaded."""
-
-    updates: int
-    oldest_us: int | None
-
-
-def not_loaded(state: State, tables: Iterable[str]) -> Missing:
-    """Of the base tables behind these tables."""
+def not_loaded(state: State, tables: Iterable[str]) -> list[int]:
+    """When the updates arrived that are not loaded, of the base tables behind these tables."""
     bases = {base for name in tables for base in state.graph.origins[name]}
     arrivals: list[int] = []
     for base in bases:
@@ -88,7 +79,7 @@ def not_loaded(state: State, tables: Iterable[str]) -> Missing:
         arrivals += [file.arrived_us for file in table.files.values()]
         if table.running is not None:
             arrivals += [file.arrived_us for file in table.running.job.files]
-    return Missing(len(arrivals), min(arrivals, default=None))
+    return arrivals
 
 
 def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate:
@@ -99,16 +90,28 @@ def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate
     }
     tracks = [left[running.job.table].mean_s for running in state.busy.values()]
     free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
-    return span(state.graph, steps, lambda step: _cost(made_by(state, step.table)), free or (0.0,), left)
+    refreshed = {step.table for step in steps}
+
+    def cost(step: Step) -> Estimate:
+        table = made_by(state, step.table)
+        return AT_ONCE if _is_under_way(state, table, refreshed) else _cost(table)
+
+    return span(state.graph, steps, cost, free or (0.0,), left)
 
 
 def _left(state: State, expected_s: float, started_us: int, now_us: int) -> Estimate:
     return Estimate(max(_SOON_S, expected_s - (now_us - started_us) / SECOND_US), 0.3 * expected_s)
 
 
+def _is_under_way(state: State, table: TableState, refreshed: Set[str]) -> bool:
+    """Whether it is enough to wait for the update that runs: it has all that is there, and nothing that it reads is refreshed."""
+    if table.running is None or table.needs or table.files:
+        return False
+    name = table.table.name
+    return not any(edge.source in refreshed and edge.source != name for edge in state.graph.into[name])
+
+
 def _cost(table: TableState) -> Estimate:
-    if table.running is not None and not table.needs and not table.files:
-        return AT_ONCE  # waited for, and nothing else
     cost = table.cost
     usual = cost.x / cost.weight if cost.weight else 0.0
     expected = cost.expected_s(max(table.amount, usual))
@@ -117,8 +120,8 @@ def _cost(table: TableState) -> Estimate:
 
 def are_running(state: State, steps: tuple[Step, ...]) -> bool:
     """Whether all steps are under way, so that it is enough to wait."""
-    tables = [made_by(state, step.table) for step in steps]
-    return all(table.running is not None and not table.needs and not table.files for table in tables)
+    refreshed = {step.table for step in steps}
+    return all(_is_under_way(state, made_by(state, step.table), refreshed) for step in steps)
 
 
 def complete_after(state: State, steps: tuple[Step, ...], tables: Iterable[str], now_us: int) -> int | None:

@@ -66,7 +66,7 @@ class Updating(Backfilling, Filing):
         for file in job.files:
             if state.files.get(file.uri) == file:  # else other content came after the decision
                 del state.files[file.uri], state.order[file.uri]
-        if job.table in self.awaited:
+        if job.table in self.awaited and not self._more_is_awaited(job.table):
             everything = EVERYTHING if state.table.is_base else PartitionSet()
             self.awaited.started(job.table, everything | partitions_of(job.pieces))
         decided_at = event.decided_at or self.applied
@@ -83,6 +83,11 @@ class Updating(Backfilling, Filing):
                     # Something changed after the decision, which the job will not see.
                     state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
         state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
+
+    def _more_is_awaited(self, name: str) -> bool:
+        """Whether an update that starts now cannot be all that is waited for, as what the table is made from is still to come."""
+        above = self.graph.ancestors[name]
+        return any(one in self.awaited or self.tables[one].running is not None for one in above)
 
     def _finished(self, event: UpdateFinished) -> None:
         for publication in event.publications:

@@ -11,7 +11,7 @@ from typing import Literal
 from penstock.control.touching import Touched
 from penstock.declare.sql_read import ReadQuery
 from penstock.engine.answer import Answer
-from penstock.queries.choice import Way
+from penstock.queries.choice import Choice, Way
 from penstock.queries.contract import Contract
 from penstock.queries.estimate import AT_ONCE, Estimate
 from penstock.queries.predict import PlanShape
@@ -51,7 +51,13 @@ class Asked:
     status: Status = "asked"
     way: Way = Way.NOW
     why: str = ""
+    # What was weighed when it was decided.
+    choice: Choice | None = field(default=None, repr=False)
     run: Estimate = AT_ONCE
+    # What running it promises, over letting its deadline pass.
+    gain: float = 1.0
+    # The state of the log when it was last seen whether what it waits for is there.
+    looked_at: int = -1
     # It does not wait for updates any longer than this.
     start_by_us: int | None = None
     answer: Answer | None = None

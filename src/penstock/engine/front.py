@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -34,7 +34,7 @@ from penstock.engine.load import QUARANTINE
 from penstock.engine.options import Sizes, of_reading, of_refresh
 from penstock.engine.queue import QueryQueue
 from penstock.engine.reading import restored_state
-from penstock.engine.reads import Reading, newest, readings
+from penstock.engine.reads import Reading, readings
 from penstock.engine.tallies import Tallies
 from penstock.engine.versions import QueryError
 from penstock.errors import PenstockError
@@ -42,6 +42,7 @@ from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
 from penstock.queries.chain import Step
 from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import Contract, Profile, WhenStale
+from penstock.queries.crowding import Question, loss
 from penstock.queries.estimate import Estimate
 from penstock.queries.live import LivePolicy, find_live_policy
 from penstock.queries.outcome import DeadlineMissed, Outcome, Rejected, Stale, judged
@@ -121,6 +122,7 @@ class Front:
         self._looked_at = 0.0
         self._state_lock = threading.RLock()
         self._changed = threading.Condition(threading.RLock())
+        self._seen: dict[object, list[Reading]] = {}
         self._inbox: list[Asked] = []
         self._waiting: list[Asked] = []
         self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
@@ -278,6 +280,7 @@ class Front:
             with self._changed:
                 self._lapse()
                 waiting = list(self._waiting)
+            self._seen.clear()
             for asked in waiting:
                 if not asked.has_ended:
                     self._guarded(asked, self._look)
@@ -307,17 +310,19 @@ class Front:
         with self._state_lock:
             state = self._known_state()
             options, steps = self._options(asked, state, now_us)
-        price = self._price_per_s(now_us)
+        price = self._price_per_s(asked, options, now_us)
         choice = self.policy.choose(asked.contract, options, now_us, asked.arrived_us, price)
         with self._changed:
             if asked.has_ended:
                 return
-            asked.way, asked.why = choice.way, choice.why
+            asked.way, asked.why, asked.choice = choice.way, choice.why, choice
             if choice.way is Way.REJECT:
                 assert choice.rejected is not None
                 self.end(asked, choice.rejected)
                 return
-            asked.run = choice.option.run if choice.option is not None else asked.run
+            if choice.option is not None and choice.prospect is not None:
+                asked.run = choice.option.run
+                asked.gain = _gain(asked, choice.prospect.success, choice.prospect.in_time)
             if choice.way in (Way.WAIT, Way.REFRESH):
                 self._begin_waiting(asked, choice, steps, now_us)
             else:
@@ -334,27 +339,39 @@ class Front:
             for reading in readings(self.store, self.catalogue, conn, state, asked.touched, now_us):
                 run = self.predictor.predict(asked.shape, self._sizes.of(conn, reading, asked.touched))
                 is_kept = self._answer_key(asked, reading) in self._kept
-                options.append(of_reading(reading, _AT_ONCE if is_kept else run, Estimate(0.0) if is_kept else ahead))
+                taking = (_AT_ONCE, Estimate(0.0)) if is_kept else (run, ahead)
+                options.append(of_reading(reading, asked.arrived_us, *taking))
         refresh = of_refresh(state, asked.touched, run, ahead, now_us)
         if refresh is None:
             return options, ()
         return [*options, refresh[0]], refresh[1]
 
-    def _price_per_s(self, now_us: int) -> float:
-        """What a second of work costs others: nothing as long as all that wait can be done in time; else what it would have
-        brought to them."""
+    def _price_per_s(self, asked: Asked, options: Sequence[Option], now_us: int) -> float:
+        """What a second of its work costs those who wait. Who asks what somebody waits for costs nothing: one run answers both."""
         with self._changed:
-            groups = [(group[0], len(group)) for group in self._queue.groups()] + [(one, 1) for one in self._waiting]
-        if not groups:
+            groups: dict[tuple[object, ...], list[Asked]] = {}
+            for one in (*self._queue, *self._waiting):
+                if one is not asked and one.gain > 0:
+                    groups.setdefault(one.same, []).append(one)
+            busy = [run.left_s(now_us) for run in self._lanes.runs]
+        if asked.same in groups or not options:
             return 0.0
-        work = sum(asked.run.mean_s for asked, _ in groups)
-        left = sum(max(0.0, (asked.deadline_us - now_us) / SECOND_US) for asked, _ in groups) / len(groups)
-        load = work / max(1e-3, self.settings.lanes * left)
-        worth = sum(count * asked.contract.weights.success for asked, count in groups)
-        return float(min(1.0, max(0.0, load - 0.7) / 0.5) * worth / max(1e-3, work))
+        run = options[-1].run
+        waiting = [
+            Question(
+                min(one.deadline_us - now_us for one in group) / SECOND_US, group[0].run, sum(one.gain for one in group)
+            )
+            for group in groups.values()
+        ]
+        free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
+        new = Question((asked.deadline_us - now_us) / SECOND_US, run, 0.0)
+        return loss(waiting, new, free) / max(1e-3, run.mean_s)
 
     def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[Step, ...], now_us: int) -> None:
-        run_us = int(min(asked.run.quantile(0.9), 600.0) * SECOND_US)
+        weights = asked.contract.weights
+        # At the latest. Running sooner only makes it surer that a stale answer is in time: what is that worth?
+        surely = 0.9 if weights.stale < weights.missed else 0.5
+        run_us = int(min(asked.run.quantile(surely), 600.0) * SECOND_US)
         asked.start_by_us = max(now_us, asked.deadline_us - run_us)
         asked.moved(now_us, "waiting", choice.why)
         self._waiting.append(asked)
@@ -388,20 +405,34 @@ class Front:
         assert asked.start_by_us is not None
         with self._state_lock:
             state = self._known_state()
-            reading = newest(state, asked.touched, now_us)
-            fresh = reading is not None and self._is_fresh(asked, reading, now_us)
+            if asked.looked_at == state.applied and now_us < asked.start_by_us:
+                return
+            asked.looked_at = state.applied
+            found = self._seen_by(asked, state, now_us)
+            able = [one for one in found if one.consistent or not asked.contract.consistent]
+            fresh = any(self._is_fresh(asked, one, now_us) for one in able)
             nothing_left = state.owner is None or not to_refresh(state, asked.touched)
         if not fresh and not nothing_left and now_us < asked.start_by_us:
             return
         with self._changed:
             if asked in self._waiting:
                 self._waiting.remove(asked)
-                self._enqueue(asked, "its tables are up to date" if fresh else "it cannot wait any longer for updates")
+                asked.gain = _gain(asked, 1.0 if fresh else 0.0, 1.0)
+                self._enqueue(asked, "what it needs is there" if fresh else "it cannot wait any longer for updates")
+
+    def _seen_by(self, asked: Asked, state: State, now_us: int) -> list[Reading]:
+        """What a query could read now; in one round of the clerk the same for all that touch the same."""
+        key = state.applied, tuple(asked.touched.items())
+        if key not in self._seen:
+            with self.store.read() as conn:
+                state = self._state_at(conn)
+                self._seen[key] = readings(self.store, self.catalogue, conn, state, asked.touched, now_us)
+        return self._seen[key]
 
     def _is_fresh(self, asked: Asked, reading: Reading, now_us: int) -> bool:
         ends_us = now_us + int(asked.run.mean_s * SECOND_US)
         age = None if reading.complete_us is None else max(0, ends_us - reading.complete_us)
-        return asked.contract.freshness.met(age, reading.lag)
+        return asked.contract.freshness.met(age, reading.lag_at(asked.arrived_us))
 
     def _enqueue(self, asked: Asked, what: str) -> None:
         asked.moved(self.clock.now_us(), "queued", what)
@@ -488,7 +519,8 @@ class Front:
                 withhold = asked.contract.when_stale is WhenStale.WITHHOLD
                 if withhold and not self._is_fresh(asked, reading, now_us):
                     self._lanes.leave(asked)
-                    self.end(asked, Stale(now_us - asked.arrived_us, reading.complete_us, reading.lag, True), reading)
+                    lag = reading.lag_at(asked.arrived_us)
+                    self.end(asked, Stale(now_us - asked.arrived_us, reading.complete_us, lag, True), reading)
             return bool(run.members)
 
     def answered(self, run: Run, reading: Reading, rows: Rows, size_bytes: int | None) -> None:
@@ -503,7 +535,8 @@ class Front:
                 self._queue.used(asked.profile, took_s / len(run.members))
             for asked in list(run.members):
                 within = replace(asked.contract, within_us=asked.deadline_us - asked.arrived_us)
-                outcome = judged(within, asked.arrived_us, finished_us, reading.complete_us, reading.lag)
+                lag = reading.lag_at(asked.arrived_us)
+                outcome = judged(within, asked.arrived_us, finished_us, reading.complete_us, lag)
                 shared = size_bytes is None or asked is not run.first
                 self.end(asked, outcome, reading, None if isinstance(outcome, DeadlineMissed) else rows, shared)
             run.members.clear()
@@ -584,6 +617,12 @@ class Front:
             reads, self._reads = self._reads, Counter()
         with self.store.write() as conn:
             self.store.append(conn, [DemandSeen(self.clock.now_us(), tuple(sorted(reads.items())))])
+
+
+def _gain(asked: Asked, success: float, in_time: float) -> float:
+    """What running it promises, over letting its deadline pass."""
+    weights = asked.contract.weights
+    return success * (weights.success + weights.missed) + (in_time - success) * (weights.missed - weights.stale)
 
 
 def _told(outcome: Outcome) -> str:

@@ -40,9 +40,9 @@ class Sizes:
         return total
 
 
-def of_reading(reading: Reading, run: Estimate, ahead: Estimate) -> Option:
+def of_reading(reading: Reading, asked_us: int, run: Estimate, ahead: Estimate) -> Option:
     way = Way.NOW if reading.newest else Way.OLDER
-    return Option(way, run, reading.complete_us, reading.lag, reading.consistent, wait=ahead)
+    return Option(way, run, reading.complete_us, reading.lag_at(asked_us), reading.consistent, wait=ahead)
 
 
 def of_refresh(

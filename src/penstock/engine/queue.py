@@ -1,9 +1,9 @@
 """Queries that are ready to run, and which goes next: profiles in turn, as their shares say; of one profile the query with the
-earliest deadline. Queries that ask the same go together, so costs follow the number of different questions."""
+earliest deadline. What nobody gains by (an answer that can only be stale, where that is worth nothing) goes last. Queries that ask the same go together, so costs follow the number of different questions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.engine.asked import Asked
 from penstock.model.time import SECOND_US
@@ -53,14 +53,14 @@ class QueryQueue:
 
     def take(self, now_us: int) -> list[Asked]:
         """The next query and all that ask the same; empty if none could still end in time."""
-        best: tuple[float, int, int] | None = None
+        best: tuple[bool, float, int, int] | None = None
         chosen: list[Asked] = []
         for group in self._groups.values():
             # The last may have time where the first has none; then the group runs for the last.
             if not _can_end(group[-1], now_us):
                 continue
             used = min(self._used.get(name, 0.0) for name in {asked.profile for asked in group})
-            key = (used, group[0].deadline_us, group[0].number)
+            key = (_gains(group) <= 0, used, group[0].deadline_us, group[0].number)
             if best is None or key < best:
                 best, chosen = key, group
         chosen = list(chosen)
@@ -70,10 +70,18 @@ class QueryQueue:
 
     def ahead_s(self, deadline_us: int) -> float:
         """The work of those that would go before one with this deadline."""
-        return sum(group[0].run.mean_s for group in self._groups.values() if group[0].deadline_us <= deadline_us)
+        return sum(
+            group[0].run.mean_s
+            for group in self._groups.values()
+            if group[0].deadline_us <= deadline_us and _gains(group) > 0
+        )
 
     def work_s(self) -> float:
         return sum(group[0].run.mean_s for group in self._groups.values())
+
+
+def _gains(group: Sequence[Asked]) -> float:
+    return sum(asked.gain for asked in group)
 
 
 def _can_end(asked: Asked, now_us: int) -> bool:

@@ -6,6 +6,7 @@ The state of the core and the snapshot must be of the same moment, so both are t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -27,12 +28,21 @@ class Reading:
     consistent: bool
     # Complete up to here; None if the query reads no table of the project.
     complete_us: int | None
-    # So many updates have arrived and are not in it.
-    lag: int
+    # When the updates arrived that are not in it, in order.
+    missing_us: tuple[int, ...]
     as_of_us: int
     # What has no versions of its own (quarantined rows) is read here.
     head: int
     newest: bool = True
+
+    @property
+    def lag(self) -> int:
+        """So many updates have arrived and are not in it."""
+        return len(self.missing_us)
+
+    def lag_at(self, at_us: int) -> int:
+        """So many of them had arrived at that time."""
+        return bisect_right(self.missing_us, at_us)
 
     @property
     def key(self) -> tuple[tuple[str, int], ...]:
@@ -46,10 +56,7 @@ def newest(state: State, touched: Touched, now_us: int) -> Reading | None:
     if not is_settled(state, touched):
         return None
     versions = tuple(_newest_version(state, name, True) for name in touched)
-    missing = not_loaded(state, touched)
-    since = missing.oldest_us if missing.updates else None
-    edges = [_complete(state, version, now_us, since) for version in versions]
-    return Reading(versions, True, min(edges, default=None), missing.updates, now_us, state.snapshot)
+    return _reading(state, versions, True, not_loaded(state, touched), now_us)
 
 
 def readings(
@@ -91,8 +98,7 @@ def _measured(
     store: Store, conn: Connection, state: State, versions: tuple[Version, ...], consistent: bool, now_us: int
 ) -> Reading:
     """With what the versions lack: updates that are not loaded, and updates that were published by base tables and are not in them."""
-    waiting = not_loaded(state, [version.table for version in versions])
-    missing, oldest = waiting.updates, [waiting.oldest_us] if waiting.oldest_us is not None else []
+    missing = not_loaded(state, [version.table for version in versions])
     reflected: dict[str, int] = {}
     for version in versions:
         for base in state.graph.origins[version.table]:
@@ -102,12 +108,14 @@ def _measured(
                 upto = store.snapshot_upto(conn, base, upto, version.complete_us)
             reflected[base] = min(upto, reflected.get(base, state.tables[base].snapshot))
     for base, snapshot in reflected.items():
-        count, first_us = store.files_after(conn, base, snapshot)
-        missing += count
-        oldest += [first_us] if first_us is not None else []
-    since = min(oldest, default=None)
+        missing += store.files_after(conn, base, snapshot)
+    return _reading(state, versions, consistent, missing, now_us)
+
+
+def _reading(state: State, versions: tuple[Version, ...], consistent: bool, missing: list[int], now_us: int) -> Reading:
+    since = min(missing, default=None)
     edges = [_complete(state, version, now_us, since) for version in versions]
-    return Reading(versions, consistent, min(edges, default=None), missing, now_us, state.snapshot)
+    return Reading(versions, consistent, min(edges, default=None), tuple(sorted(missing)), now_us, state.snapshot)
 
 
 def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:

@@ -22,6 +22,7 @@ _START_UP_S = 0.3
 _PACE_S_PER_MB = 0.01
 _FORGET = 0.98
 _FORGET_HABIT = 0.85
+_FIRST = 0.4
 # How often a shape must be seen until its habit counts for half.
 _HALF = 1.0
 # In logarithms: what is taken as the usual error before anything is known, the least and the most that is ever assumed.
@@ -89,9 +90,10 @@ class Predictor:
             habit.error = _followed(habit.error, off, 0.15)
         else:
             held = residual
-        habit.weight = _FORGET_HABIT * habit.weight + 1
+        # The first query of a shape is slower than all others: its plan is compiled. It counts until there are others.
+        habit.weight = _FORGET_HABIT * habit.weight + (1 if habit.weight else _FIRST)
         seen = habit.shift + held  # what this query says of its shape, without what is beyond belief
-        habit.shift += held / habit.weight
+        habit.shift += held / habit.weight if habit.weight > _FIRST else held
         self.error = _followed(self.error, residual, 0.05)
         self._fit(work, base, base * exp(seen))
 

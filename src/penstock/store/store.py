@@ -330,15 +330,15 @@ class Store:
         )
         return int(conn.execute(found).scalar() or 0)
 
-    def files_after(self, conn: Connection, table: str, snapshot: int) -> tuple[int, int | None]:
-        """How many files the publications of a base table after a snapshot brought, and when the first of these files arrived. A
-        publication that brought none (a file was restated) counts as one."""
+    def files_after(self, conn: Connection, table: str, snapshot: int) -> list[int]:
+        """When the files arrived that the publications of a base table after a snapshot brought. A publication that brought none (a
+        file was restated) counts as one."""
         own = tables.version.c
         later = select(own.job, own.at_us).where(own.table_name == table, own.snapshot > snapshot)
         jobs = {row.job: row.at_us for row in conn.execute(later)}
         if not jobs:
-            return 0, None
-        count, oldest = len(jobs), min(jobs.values())
+            return []
+        found: list[int] = []
         rows = conn.execute(
             select(tables.event.c.body)
             .where(tables.event.c.subject == table, tables.event.c.kind == "update-started")
@@ -347,12 +347,12 @@ class Store:
         )
         for (body,) in rows:
             job = json.loads(body)["job"]
-            if jobs.pop(job["id"], None) is not None and job["files"]:
-                count += len(job["files"]) - 1
-                oldest = min(oldest, *(file["arrived_us"] for file in job["files"]))
+            at_us = jobs.pop(job["id"], None)
+            if at_us is not None:
+                found += [file["arrived_us"] for file in job["files"]] or [at_us]
             if not jobs:
                 break
-        return count, oldest
+        return found + list(jobs.values())
 
     def next_version(self, conn: Connection, table: str, snapshot: int) -> int | None:
         """The snapshot at which another version took the place of this one."""
