@@ -8,12 +8,22 @@ import pytest
 
 from penstock.control.awaiting import Awaited
 from penstock.control.controller import Controller
-from penstock.control.events import FeedFile, FileArrived, RefreshRequested, WarehouseDeclared
+from penstock.control.events import (
+    FeedFile,
+    FileArrived,
+    Job,
+    Publication,
+    RefreshRequested,
+    UpdateFinished,
+    UpdateStarted,
+    WarehouseDeclared,
+)
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
+from penstock.control.touching import are_running, refresh_time, to_refresh
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, PartitionSet
-from penstock.model.tables import Feed, Table
+from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, SECOND_US
 from tests.control.scenarios import T0, Scenario, check_at_rest, check_reflects
 
@@ -69,6 +79,51 @@ def test_what_a_query_waits_for_comes_first() -> None:
     # Later than its deadline nobody waits any more: any event tells the time.
     controller.apply(FileArrived(5 + SECOND_US, "g", FeedFile("h.csv", "x", 10, 2)))
     assert [command.job.table for command in controller.decide(6 + SECOND_US)] == ["high"]
+
+
+def test_a_want_outlives_an_update_that_cannot_fill_it() -> None:
+    """`view` has older work when a file comes and a query asks for it. An update of `view` that starts before the file is loaded cannot have it,
+    so the query still waits for the next; waiting for the one that runs would not be enough."""
+    tables = (Table("base", feed="f"), Table("view", sources=(Source("base"),)))
+    controller = Controller()
+    state = controller.state
+    controller.apply(WarehouseDeclared(1, (Feed("f"),), tables, 2, "max-benefit", "on-demand"))
+
+    def start() -> list[Job]:
+        commands = sorted(controller.decide(state.now_us + 1), key=lambda one: one.job.table)
+        for command in commands:
+            controller.apply(UpdateStarted(state.now_us + 1, command.job, command.track, command.why))
+        return [command.job for command in commands]
+
+    def finish(job: Job, snapshot: int) -> None:
+        edge = state.now_us
+        made = Publication(job.table, snapshot, True, ((0, edge),), edge, edge, 0, 1, 1, 1)
+        controller.apply(UpdateFinished(state.now_us + SECOND_US, job.id, job.table, (made,), 1.0))
+
+    controller.apply(FileArrived(2, "f", FeedFile("1.csv", "x", 10, 2)))
+    finish(*start(), 1)
+    finish(*start(), 2)
+    want = (("base", EVERYTHING.intervals), ("view", EVERYTHING.intervals))
+    for number in (2, 3):
+        at = state.now_us + 1
+        controller.apply(FileArrived(at, "f", FeedFile(f"{number}.csv", "x", 10, at)))
+        controller.apply(RefreshRequested(at, f"q{number}", want, at + DAY_US))
+        if number == 2:
+            finish(*start(), 3)
+    first, second = start()
+    assert (first.table, second.table) == ("base", "view")
+    touched = {"view": EVERYTHING}
+    steps = to_refresh(state, touched)
+    assert [step.table for step in steps] == ["base", "view"] and not are_running(state, steps)
+    # A second each: the load that runs, and after it another update of `view`, not only the one that runs.
+    assert refresh_time(state, steps, state.now_us).mean_s > 1.5
+    assert "view" in state.awaited
+    finish(second, 4)
+    finish(first, 5)
+    assert [job.table for job in start()] == ["view"]
+    steps = to_refresh(state, touched)
+    assert [step.table for step in steps] == ["view"] and are_running(state, steps)
+    assert "view" not in state.awaited
 
 
 def test_wants_are_kept_in_snapshots_and_merge() -> None:

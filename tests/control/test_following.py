@@ -13,6 +13,7 @@ from penstock.control.events import (
     DemandSeen,
     FeedFile,
     FileArrived,
+    PeriodsStretched,
     Publication,
     RefreshRequested,
     UpdateFinished,
@@ -22,9 +23,10 @@ from penstock.control.events import (
 from penstock.control.explain import explain
 from penstock.control.following import modulation
 from penstock.control.replay import replay
+from penstock.control.snapshot import dump, load
 from penstock.model.partitions import EVERYTHING
 from penstock.model.tables import Feed, Table
-from penstock.model.time import MINUTE_US, SECOND_US
+from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.queries.demand import Modulator
 from tests.control import schedule_world
 from tests.control.scenarios import Scenario, check_at_rest, check_reflects
@@ -127,6 +129,32 @@ def test_on_demand_waits_for_a_query() -> None:
     assert world.started[-1] == "cold" and not world.controller.state.tables["cold"].files
     assert world.rounds(2, hot=9) == []
     assert explain(world.controller.state, "hot", world.now).waits == "it is updated when a query needs it"
+
+
+def test_periods_that_a_policy_stretches() -> None:
+    world = World("periods", *BOTH)
+    assert world.rounds(3) == ["cold", "hot"] * 3
+    world.controller.apply(PeriodsStretched(world.now, (("cold", 40 * S), ("gone", S))))
+    # Rounds of ten seconds, of which updates take the eight they are given: a start of `cold` every 40 s at most.
+    began = world.now
+    started = world.rounds(12)
+    assert started.count("hot") == 12 and 1 <= started.count("cold") <= (world.now - began) // (40 * S) + 1
+    state = world.controller.state
+    assert "at most every 40s" in (explain(state, "cold", world.now).demand or "")
+    assert state.stretched == {"cold": 40 * S} == load(dump(state)).stretched
+    # What a query waits for is not deferred; and a period that is no longer stretched is the old one.
+    world.file("g")
+    world.controller.apply(RefreshRequested(world.now, "q", (("cold", EVERYTHING.intervals),), world.now + MINUTE_US))
+    world.work(1.0)
+    assert world.started[-1] == "cold" and not state.tables["cold"].files
+    world.controller.apply(PeriodsStretched(world.now, ()))
+    assert world.rounds(2).count("cold") == 2
+    # Never beyond a target, and not where the priority was written down.
+    for other in (replace(BOTH[1], target_us=20 * S), replace(BOTH[1], fixed=True)):
+        world = World("periods", BOTH[0], other)
+        world.rounds(2)
+        world.controller.apply(PeriodsStretched(world.now, (("cold", END_US),)))
+        assert world.rounds(10).count("cold") >= 5
 
 
 class Followed(Scenario):

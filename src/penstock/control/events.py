@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from penstock.model.partitions import Interval
 from penstock.model.tables import Feed, Table
+from penstock.queries.situation import Updates
 from penstock.requests.needs import Piece
 
 
@@ -75,8 +76,7 @@ class WarehouseDeclared:
     tables: tuple[Table, ...]
     tracks: int
     policy: str
-    # When tables are updated: as data come, as the demand of queries says, or only for a query that waits.
-    updates: Literal["always", "demand", "on-demand"] = "always"
+    updates: Updates = "always"
     kind: Literal["warehouse-declared"] = "warehouse-declared"
 
 
@@ -251,6 +251,15 @@ class DemandSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodsStretched:
+    """The policy of queries wants at least so long between two updates of these tables, and of no others."""
+
+    at_us: int
+    periods: tuple[tuple[str, int], ...]
+    kind: Literal["periods-stretched"] = "periods-stretched"
+
+
+@dataclass(frozen=True, slots=True)
 class FeedWentOut:
     """Nothing has come on a feed for much longer than usual."""
 
@@ -305,6 +314,7 @@ Event = (
     | UpdateStopped
     | RefreshRequested
     | DemandSeen
+    | PeriodsStretched
     | FeedWentOut
     | FeedCameBack
     | FeedPaused

@@ -11,8 +11,10 @@ from functools import lru_cache
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.graph import Graph
-from penstock.model.time import END_US
+from penstock.model.time import END_US, format_duration
 from penstock.queries.demand import Modulation, Modulator
+
+_ON_DEMAND = "it is updated when a query needs it, or when a freshness target would else be missed"
 
 
 @lru_cache(maxsize=8)
@@ -22,17 +24,44 @@ def _modulator(graph: Graph) -> Modulator:
 
 def modulation(state: State, table: TableState) -> Modulation:
     """What demand does to a table, as of the last time that it was told of."""
+    if state.updates == "on-demand":
+        return Modulation(why=_ON_DEMAND)
+    if state.updates == "periods":
+        gap_us = _stretched(state, table)
+        return Modulation(min_gap_us=gap_us, why=_said(gap_us)) if gap_us else Modulation()
     if state.updates != "demand" or not state.demand.counts:
         return Modulation()
-    cost_s = table.cost.expected_s(table.cost.x / table.cost.weight if table.cost.weight else 0.0)
     name = table.table.name
-    return _modulator(state.graph).modulation(state.demand, name, cost_s, state.demand_us, state.pressure)
+    return _modulator(state.graph).modulation(state.demand, name, _usual_s(table), state.demand_us, state.pressure)
+
+
+def _stretched(state: State, table: TableState) -> int:
+    """What the policy of queries wants, as far as the targets allow it."""
+    name = table.table.name
+    wanted = state.stretched.get(name, 0)
+    if not wanted or table.table.fixed:
+        return 0
+    own = _modulator(state.graph)
+    return min(wanted, own.longest_gap_us(name, _usual_s(table))) if own.is_targeted(name) else wanted
+
+
+def _said(gap_us: int) -> str:
+    if gap_us >= END_US:
+        return "the policy of queries defers its updates until more is read than updated; what comes is merged"
+    return f"the policy of queries has it updated at most every {format_duration(gap_us)}; what comes between is merged"
+
+
+def _usual_s(table: TableState) -> float:
+    return table.cost.expected_s(table.cost.x / table.cost.weight if table.cost.weight else 0.0)
 
 
 def deferred_until(state: State, table: TableState) -> int | None:
     """No update of the table starts before that; None if one may."""
     if state.updates == "always" or table.last is None or table.table.name in state.awaited:
         return None
+    if state.updates == "periods":
+        gap_us = _stretched(state, table)
+        return min(END_US, table.last.started_us + gap_us) if gap_us else None
     if state.updates == "demand":
         gap_us = modulation(state, table).min_gap_us
         return table.last.started_us + gap_us if gap_us else None

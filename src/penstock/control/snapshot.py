@@ -79,6 +79,7 @@ def dump(state: State) -> dict[str, Any]:
         "unseen": [[number, *done] for number, done in state.unseen.items()],
         "awaited": state.awaited.dump(),
         "demand": state.demand.plain(),
+        "stretched": dict(state.stretched),
         "feed_states": {name: feed.dump() for name, feed in state.feeds.items()},
         "recovering": {name: asdict(found) for name, found in state.recovering.items()},
     }
@@ -112,6 +113,7 @@ def load(data: dict[str, Any]) -> State:
     state.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
     state.awaited = Awaited.load(data["awaited"])
     state.demand = Demand.of_plain(data["demand"])
+    state.stretched = dict(data.get("stretched", {}))
     state.feeds = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
     state.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
     state.touched = set(state.tables)

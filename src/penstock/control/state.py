@@ -16,6 +16,7 @@ from penstock.control.events import (
     FileQuarantined,
     FileRewritten,
     FilesOffered,
+    PeriodsStretched,
     PunctuationArrived,
     RefreshRequested,
     RequestCancelled,
@@ -53,6 +54,8 @@ class State(Updating):
         self.owner: str | None = None
         # What queries read, as of when that was last told; and how busy the tracks were until then.
         self.updates = "always"
+        # Least times between updates, as a policy of queries wants them.
+        self.stretched: dict[str, int] = {}
         self.demand = Demand()
         self.demand_us = 0
         self.pressure = 0.0
@@ -74,6 +77,7 @@ class State(Updating):
             UpdateStopped: self._stopped,
             RefreshRequested: self._refresh_requested,
             DemandSeen: self._demand_seen,
+            PeriodsStretched: self._periods_stretched,
             FeedWentOut: self._went_out,
             FeedCameBack: self._came_back,
             FeedPaused: self._paused,
@@ -172,6 +176,7 @@ class State(Updating):
         self.owner = event.owner
         self.watched_us = event.at_us
         self.demand, self.demand_us, self.worked_s, self.pressure = Demand(), 0, 0.0, 0.0
+        self.stretched = {}
         self._give_all_back(event.at_us)
 
     def _run_stopped(self, event: RunStopped) -> None:
@@ -196,6 +201,10 @@ class State(Updating):
             if name in self.tables:
                 self.awaited.add(name, PartitionSet.of(*intervals), event.deadline_us)
                 self.touched.add(name)
+
+    def _periods_stretched(self, event: PeriodsStretched) -> None:
+        before, self.stretched = self.stretched, {name: us for name, us in event.periods if name in self.tables}
+        self.touched.update(name for name in before.keys() | self.stretched.keys() if name in self.tables)
 
     def _demand_seen(self, event: DemandSeen) -> None:
         for name, count in event.reads:

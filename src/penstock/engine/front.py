@@ -9,44 +9,41 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
+from random import random
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
-from sqlalchemy import Connection
 
-from penstock.control.events import DemandSeen, RefreshRequested
+from penstock.control.events import PeriodsStretched, RefreshRequested
 from penstock.control.state import State
-from penstock.control.touching import Touched, made_by, to_refresh
-from penstock.declare.sql_read import ReadQuery, read_query
-from penstock.declare.sql_shape import is_steady, shape_of
-from penstock.declare.sql_touched import Timed, touched
+from penstock.control.touching import Touched, made_by
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Answer, Rows
 from penstock.engine.asked import Asked
 from penstock.engine.clock import Clock
+from penstock.engine.kept import KeptAnswers
+from penstock.engine.known import KnownState
 from penstock.engine.lanes import Lanes, Run
-from penstock.engine.load import QUARANTINE
-from penstock.engine.options import Sizes, of_reading, of_refresh
 from penstock.engine.queue import QueryQueue
-from penstock.engine.reading import restored_state
 from penstock.engine.reads import Reading, readings
 from penstock.engine.tallies import Tallies
+from penstock.engine.telling import EVERY_S, Telling
+from penstock.engine.texts import Texts
 from penstock.engine.versions import QueryError
+from penstock.engine.weighing import Weighing, gain, is_fresh, price_per_s
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
 from penstock.queries.chain import Step
 from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import Contract, Profile, WhenStale
-from penstock.queries.crowding import Question, loss
-from penstock.queries.estimate import Estimate
 from penstock.queries.live import LivePolicy, find_live_policy
-from penstock.queries.outcome import DeadlineMissed, Outcome, Rejected, Stale, judged
-from penstock.queries.predict import PlanShape, Predictor
+from penstock.queries.outcome import DeadlineMissed, Ending, Outcome, Rejected, Stale, ending, judged
+from penstock.queries.predict import Predictor
+from penstock.queries.steering import Steering
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -54,13 +51,6 @@ T = TypeVar("T")
 
 # How often waiting queries look whether what they wait for is there.
 _LOOK_S = 0.05
-_REPORT_S = 10.0
-_FADE_S, _FADED_S = 60.0, 3600.0
-# A decision may be based on a state that is so old.
-_STATE_S = 0.02
-_AT_ONCE = Estimate(0.005)
-# Texts of queries that are remembered.
-_TEXTS = 1_000
 
 
 class Busy(PenstockError):
@@ -107,22 +97,14 @@ class Front:
         self.tallies = Tallies()
         # Tells the process that keeps the tables fresh that the log has something for it.
         self._wake = wake
-        self._schemas = {
-            **{name: one.columns for name, one in warehouse.definitions.items()},
-            **{f"{name}_quarantine": QUARANTINE for name in warehouse.definitions},
-        }
-        self._timed = {
-            name: Timed(one.time, one.table.grain)
-            for name, one in warehouse.definitions.items()
-            if one.time is not None
-        }
-        self._sizes = Sizes(catalogue)
-        self._texts: dict[str, tuple[ReadQuery, PlanShape, bool]] = {}
-        self._state: State | None = None
-        self._looked_at = 0.0
-        self._state_lock = threading.RLock()
+        self._texts = Texts(warehouse, settings.functions)
+        self._known = KnownState(store)
+        self._kept = KeptAnswers(settings.kept_bytes)
+        self._weighing = Weighing(store, catalogue, self._known, self.predictor, self._kept)
+        self._telling = Telling(store, self.clock)
+        self._steering: Steering | None = None
+        self._stretched: dict[str, int] = {}
         self._changed = threading.Condition(threading.RLock())
-        self._seen: dict[object, list[Reading]] = {}
         self._inbox: list[Asked] = []
         self._waiting: list[Asked] = []
         self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
@@ -130,10 +112,6 @@ class Front:
         self._by_key: dict[tuple[str, str], Asked] = {}
         self._open = 0
         self._numbers = 0
-        self._kept: OrderedDict[object, Rows] = OrderedDict()
-        self._reads: Counter[str] = Counter()
-        self._reported_at = monotonic()
-        self._read_at = monotonic() - _FADED_S
         self._closing = False
         self._lanes = Lanes(self, session, settings.lanes)
         self._clerk = threading.Thread(target=self._work, name="penstock-front", daemon=True)
@@ -157,10 +135,9 @@ class Front:
             return known
         if profile not in self.profiles:
             raise QueryError(f"there is no profile `{profile}`; there are {', '.join(self.profiles)}")
-        read, shape, steady = self._understood(sql)
+        read, shape, steady = self._texts.understood(sql)
         now_us = self.clock.now_us()
-        found = touched(read, self._timed, now_us)
-        own = {name: found[name] for name in read.tables if name in self.warehouse.definitions}
+        own = self._texts.touched(read, now_us)
         self._check_exists(own)
         contract = contract or self.profiles[profile].contract
         longest = min(contract.within_us or self.settings.longest_us, self.settings.longest_us)
@@ -191,24 +168,14 @@ class Front:
             self._queries[asked.id] = asked
             if key is not None:
                 self._by_key[profile, key] = asked
-            self._reads.update(list(own))
+            self._telling.read(own)
             self._lanes.begin()
             self._inbox.append(asked)
             self._changed.notify_all()
         return asked
 
-    def _understood(self, sql: str) -> tuple[ReadQuery, PlanShape, bool]:
-        """What a text asks: the same for everyone who sends it."""
-        known = self._texts.get(sql)
-        if known is None:
-            read = read_query(sql, self._schemas, self.settings.functions)
-            known = self._texts[sql] = read, shape_of(read), is_steady(read)
-            while len(self._texts) > _TEXTS:
-                self._texts.pop(next(iter(self._texts)), None)
-        return known
-
     def _check_exists(self, names: Touched) -> None:
-        state = self._known_state()
+        state = self._known.now()
         for name in names:
             table = state.tables.get(name)
             if table is None or not table.exists:
@@ -234,8 +201,7 @@ class Front:
 
     def looking(self, look: Callable[[State], T]) -> T:
         """What someone finds in the state of the warehouse, which nobody changes meanwhile."""
-        with self._state_lock:
-            return look(self._known_state())
+        return self._known.looking(look)
 
     def close(self) -> None:
         with self._changed:
@@ -245,24 +211,7 @@ class Front:
             self._changed.notify_all()
         self._clerk.join(timeout=10)
         self._lanes.close()
-        self._report(force=True)
-
-    # What is known of the warehouse
-
-    def _known_state(self, max_age_s: float = _STATE_S) -> State:
-        with self._state_lock:
-            if self._state is None or monotonic() - self._looked_at > max_age_s:
-                self._state = restored_state(self.store, self._state)
-                self._looked_at = monotonic()
-            return self._state
-
-    def _state_at(self, conn: Connection) -> State:
-        """The state as of a transaction; hold the lock of the state while using it."""
-        if self._state is None:
-            self._state = restored_state(self.store)
-        self._state.fold(self.store.events(conn, self._state.applied))
-        self._looked_at = monotonic()
-        return self._state
+        self._telling.tell(force=True)
 
     # The clerk
 
@@ -280,19 +229,22 @@ class Front:
             with self._changed:
                 self._lapse()
                 waiting = list(self._waiting)
-            self._seen.clear()
+            self._weighing.new_round()
             for asked in waiting:
                 if not asked.has_ended:
                     self._guarded(asked, self._look)
-            self._report()
+            self._telling.tell()
+            self._steer()
 
     def _patience_s(self) -> float:
         if self._waiting:
             return _LOOK_S
         deadlines = [asked.deadline_us for asked in self._open_queries()]
+        if self._steering is not None and (due_us := self._steering.due_us()) is not None:
+            deadlines.append(due_us)
         if not deadlines:
-            return _REPORT_S
-        return max(0.002, min(_REPORT_S, self.clock.wall_s(min(deadlines) - self.clock.now_us()) + 0.001))
+            return EVERY_S
+        return max(0.002, min(EVERY_S, self.clock.wall_s(min(deadlines) - self.clock.now_us()) + 0.001))
 
     def _open_queries(self) -> list[Asked]:
         running = [asked for run in self._lanes.runs for asked in run.members]
@@ -307,11 +259,13 @@ class Front:
 
     def _decide(self, asked: Asked) -> None:
         now_us = self.clock.now_us()
-        with self._state_lock:
-            state = self._known_state()
-            options, steps = self._options(asked, state, now_us)
-        price = self._price_per_s(asked, options, now_us)
-        choice = self.policy.choose(asked.contract, options, now_us, asked.arrived_us, price)
+        with self._changed:
+            busy = [run.left_s(now_us) for run in self._lanes.runs]
+            ahead_s = (sum(busy) + self._queue.ahead_s(asked.deadline_us)) / self.settings.lanes
+            others = [*self._queue, *self._waiting]
+        with self._known.lock:
+            options, steps = self._weighing.options(asked, ahead_s, now_us)
+        choice = self._chosen(asked, options, others, busy, now_us)
         with self._changed:
             if asked.has_ended:
                 return
@@ -322,50 +276,57 @@ class Front:
                 return
             if choice.option is not None and choice.prospect is not None:
                 asked.run = choice.option.run
-                asked.gain = _gain(asked, choice.prospect.success, choice.prospect.in_time)
+                asked.gain = gain(asked, choice.prospect.success, choice.prospect.in_time)
             if choice.way in (Way.WAIT, Way.REFRESH):
                 self._begin_waiting(asked, choice, steps, now_us)
             else:
                 self._enqueue(asked, choice.why)
 
-    def _options(self, asked: Asked, state: State, now_us: int) -> tuple[list[Option], tuple[Step, ...]]:
+    def _chosen(
+        self, asked: Asked, options: list[Option], others: list[Asked], busy: list[float], now_us: int
+    ) -> Choice:
+        if self.policy.is_default:
+            free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
+            price = price_per_s(asked, options, others, free, now_us)
+            return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, price)
+        run_s = min((option.run.mean_s for option in options), default=0.0)
+        refresh_s = max(
+            (option.wait.mean_s for option in options if option.way in (Way.REFRESH, Way.WAIT)), default=0.0
+        )
         with self._changed:
-            busy = sum(run.left_s(now_us) for run in self._lanes.runs)
-            ahead_s = (busy + self._queue.ahead_s(asked.deadline_us)) / self.settings.lanes
-        ahead = Estimate(ahead_s, 0.3 * ahead_s)
-        options: list[Option] = []
-        run = asked.run
-        with self.store.read() as conn:
-            for reading in readings(self.store, self.catalogue, conn, state, asked.touched, now_us):
-                run = self.predictor.predict(asked.shape, self._sizes.of(conn, reading, asked.touched))
-                is_kept = self._answer_key(asked, reading) in self._kept
-                taking = (_AT_ONCE, Estimate(0.0)) if is_kept else (run, ahead)
-                options.append(of_reading(reading, asked.arrived_us, *taking))
-        refresh = of_refresh(state, asked.touched, run, ahead, now_us)
-        if refresh is None:
-            return options, ()
-        return [*options, refresh[0]], refresh[1]
-
-    def _price_per_s(self, asked: Asked, options: Sequence[Option], now_us: int) -> float:
-        """What a second of its work costs those who wait. Who asks what somebody waits for costs nothing: one run answers both."""
-        with self._changed:
-            groups: dict[tuple[object, ...], list[Asked]] = {}
-            for one in (*self._queue, *self._waiting):
-                if one is not asked and one.gain > 0:
-                    groups.setdefault(one.same, []).append(one)
-            busy = [run.left_s(now_us) for run in self._lanes.runs]
-        if asked.same in groups or not options:
-            return 0.0
-        run = options[-1].run
-        waiting = [
-            Question(
-                min(one.deadline_us - now_us for one in group) / SECOND_US, group[0].run, sum(one.gain for one in group)
+            refused = self._steered(now_us).admit(
+                *(asked.number, list(asked.touched), now_us, asked.deadline_us, run_s, refresh_s),
+                asked.contract.weights,
             )
-            for group in groups.values()
-        ]
-        free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
-        new = Question((asked.deadline_us - now_us) / SECOND_US, run, 0.0)
-        return loss(waiting, new, free) / max(1e-3, run.mean_s)
+        return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, refused=refused)
+
+    # Policies with a controller
+
+    def _steered(self, now_us: int) -> Steering:
+        if self._steering is None:
+            with self._known.lock:
+                state = self._known.now()
+                cost_s = {name: table.cost.expected_s(table.amount) for name, table in state.tables.items()}
+                weights = self.profiles[next(iter(self.profiles))].contract.weights
+                self._steering = Steering(self.policy.policy, state.graph, cost_s, weights, self.settings.lanes, now_us)
+        return self._steering
+
+    def _steer(self) -> None:
+        """Let the controller look when it wants to, and tell the log what it wants of updates."""
+        now_us = self.clock.now_us()
+        with self._changed:
+            due_us = None if self._steering is None else self._steering.due_us()
+        if self._steering is None or due_us is None or now_us < due_us:
+            return
+        updates = self._known.looking(lambda state: {name: one.counts.updates for name, one in state.tables.items()})
+        with self._changed:
+            self._steering.wake(updates, random(), now_us)
+            periods = self._steering.periods_us()
+        if periods != self._stretched:
+            self._stretched = periods
+            with self.store.write() as conn:
+                self.store.append(conn, [PeriodsStretched(now_us, tuple(sorted(periods.items())))])
+            self._wake()
 
     def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[Step, ...], now_us: int) -> None:
         weights = asked.contract.weights
@@ -381,8 +342,8 @@ class Front:
     def _request(self, asked: Asked, steps: tuple[Step, ...], now_us: int) -> None:
         """Say in the log which partitions are needed until when, unless somebody needs them as soon already."""
         assert asked.start_by_us is not None
-        with self._state_lock:
-            awaited = self._known_state().awaited
+        with self._known.lock:
+            awaited = self._known.now().awaited
             news = [
                 step
                 for step in steps
@@ -392,47 +353,27 @@ class Front:
             ]
             if not news:
                 return
-            state = self._known_state()
+            state = self._known.now()
             wanted = tuple((made_by(state, step.table).table.name, step.partitions.intervals) for step in steps)
             with self.store.write() as conn:
                 self.store.append(conn, [RefreshRequested(now_us, asked.id, wanted, asked.start_by_us)])
-            self._known_state(0.0)
+            self._known.now(0.0)
         self._wake()
 
     def _look(self, asked: Asked) -> None:
         """Whether what a waiting query waits for is there, or it cannot wait any longer."""
         now_us = self.clock.now_us()
         assert asked.start_by_us is not None
-        with self._state_lock:
-            state = self._known_state()
-            if asked.looked_at == state.applied and now_us < asked.start_by_us:
-                return
-            asked.looked_at = state.applied
-            found = self._seen_by(asked, state, now_us)
-            able = [one for one in found if one.consistent or not asked.contract.consistent]
-            fresh = any(self._is_fresh(asked, one, now_us) for one in able)
-            nothing_left = state.owner is None or not to_refresh(state, asked.touched)
-        if not fresh and not nothing_left and now_us < asked.start_by_us:
+        with self._known.lock:
+            in_vain = self._weighing.waits_in_vain(asked, now_us)
+        if in_vain is None and now_us < asked.start_by_us:
             return
+        fresh = in_vain is False
         with self._changed:
             if asked in self._waiting:
                 self._waiting.remove(asked)
-                asked.gain = _gain(asked, 1.0 if fresh else 0.0, 1.0)
+                asked.gain = gain(asked, 1.0 if fresh else 0.0, 1.0)
                 self._enqueue(asked, "what it needs is there" if fresh else "it cannot wait any longer for updates")
-
-    def _seen_by(self, asked: Asked, state: State, now_us: int) -> list[Reading]:
-        """What a query could read now; in one round of the clerk the same for all that touch the same."""
-        key = state.applied, tuple(asked.touched.items())
-        if key not in self._seen:
-            with self.store.read() as conn:
-                state = self._state_at(conn)
-                self._seen[key] = readings(self.store, self.catalogue, conn, state, asked.touched, now_us)
-        return self._seen[key]
-
-    def _is_fresh(self, asked: Asked, reading: Reading, now_us: int) -> bool:
-        ends_us = now_us + int(asked.run.mean_s * SECOND_US)
-        age = None if reading.complete_us is None else max(0, ends_us - reading.complete_us)
-        return asked.contract.freshness.met(age, reading.lag_at(asked.arrived_us))
 
     def _enqueue(self, asked: Asked, what: str) -> None:
         asked.moved(self.clock.now_us(), "queued", what)
@@ -471,6 +412,8 @@ class Front:
                     self._lanes.runs.append(run)
                     for asked in members:
                         asked.moved(run.started_us, "running", "on Spark")
+                        if self._steering is not None:
+                            self._steering.started(asked.number, run.started_us)
                     return run
                 self._changed.wait(0.2 if len(self._queue) else None)
 
@@ -482,8 +425,8 @@ class Front:
         """The versions for a run, kept while it lasts, and how many bytes they are."""
         asked = run.members[0] if run.members else run.first
         now_us = self.clock.now_us()
-        with self._state_lock, self.store.write() as conn:
-            state = self._state_at(conn)
+        with self._known.lock, self.store.write() as conn:
+            state = self._known.at(conn)
             found = readings(self.store, self.catalogue, conn, state, asked.touched, now_us)
             able = [reading for reading in found if reading.consistent or not asked.contract.consistent]
             if not able:
@@ -493,7 +436,7 @@ class Front:
             reading = able[0]
             for snapshot in {reading.head, *(version.read_at for version in reading.versions)}:
                 self.catalogue.pin(conn, snapshot, run.group, now_us + HOUR_US)
-            return reading, self._sizes.of(conn, reading, asked.touched)
+            return reading, self._weighing.sizes.of(conn, reading, asked.touched)
 
     def unpin(self, run: Run) -> None:
         with self.store.write() as conn:
@@ -501,15 +444,7 @@ class Front:
 
     def kept(self, asked: Asked, reading: Reading) -> Rows | None:
         with self._changed:
-            key = self._answer_key(asked, reading)
-            if key is None or key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key]
-
-    def _answer_key(self, asked: Asked, reading: Reading) -> object:
-        """Answers with the same key are the same; None if this one is only itself."""
-        return (asked.read.sql, asked.limit, reading.key) if asked.steady and not asked.as_files else None
+            return self._kept.get(asked, reading)
 
     def worth_running(self, run: Run, reading: Reading) -> bool:
         """Not if all who asked want no stale answer, and it would be one."""
@@ -517,7 +452,7 @@ class Front:
         with self._changed:
             for asked in list(run.members):
                 withhold = asked.contract.when_stale is WhenStale.WITHHOLD
-                if withhold and not self._is_fresh(asked, reading, now_us):
+                if withhold and not is_fresh(asked, reading, now_us):
                     self._lanes.leave(asked)
                     lag = reading.lag_at(asked.arrived_us)
                     self.end(asked, Stale(now_us - asked.arrived_us, reading.complete_us, lag, True), reading)
@@ -530,7 +465,9 @@ class Front:
         with self._changed:
             if size_bytes is not None:
                 self.predictor.observe(run.first.shape, size_bytes, took_s)
-                self._keep(self._answer_key(run.first, reading), rows)
+                self._kept.put(run.first, reading, rows)
+                if self._steering is not None:
+                    self._steering.worked(took_s)
             for asked in list(run.members):
                 self._queue.used(asked.profile, took_s / len(run.members))
             for asked in list(run.members):
@@ -540,13 +477,6 @@ class Front:
                 shared = size_bytes is None or asked is not run.first
                 self.end(asked, outcome, reading, None if isinstance(outcome, DeadlineMissed) else rows, shared)
             run.members.clear()
-
-    def _keep(self, key: object, rows: Rows) -> None:
-        if key is None or rows.nbytes > self.settings.kept_bytes // 8:
-            return
-        self._kept[key] = rows
-        while sum(one.nbytes for one in self._kept.values()) > self.settings.kept_bytes or len(self._kept) > 1000:
-            self._kept.popitem(last=False)
 
     # Endings
 
@@ -567,7 +497,7 @@ class Front:
             now_us = self.clock.now_us()
             self.tallies.add(asked, outcome, (now_us - asked.arrived_us) / SECOND_US)
             asked.moved(now_us, "done", _told(outcome))
-            self._ended(asked)
+            self._ended(asked, ending(outcome))
 
     def fail(self, asked: Asked, error: str) -> None:
         """Spark could not compute it: a division by zero, a wrong cast."""
@@ -579,8 +509,10 @@ class Front:
                 asked.moved(self.clock.now_us(), "failed", error.splitlines()[0] if error else "failed")
                 self._ended(asked)
 
-    def _ended(self, asked: Asked) -> None:
+    def _ended(self, asked: Asked, how: Ending | None = None) -> None:
         self._open -= 1
+        if self._steering is not None:
+            self._steering.ended(asked.number, self.clock.now_us(), how, asked.contract.weights)
         while len(self._queries) > self.settings.kept_queries:
             oldest = next(iter(self._queries.values()))
             if not oldest.has_ended:
@@ -598,31 +530,6 @@ class Front:
     @property
     def results_folder(self) -> Path:
         return self.warehouse.declarations.state_folder / "results"
-
-    # Demand
-
-    def _report(self, force: bool = False) -> None:
-        """Now and then the log is told what was read, so that updates can follow."""
-        now = monotonic()
-        if self._reads:
-            self._read_at = now
-        # That nothing was read any more is told too, for a while: so that what is known of the demand fades.
-        every = _REPORT_S if self._reads else _FADE_S
-        if now - self._reported_at < every and not (force and self._reads):
-            return
-        if not self._reads and now - self._read_at > _FADED_S:
-            return
-        self._reported_at = now
-        with self._changed:
-            reads, self._reads = self._reads, Counter()
-        with self.store.write() as conn:
-            self.store.append(conn, [DemandSeen(self.clock.now_us(), tuple(sorted(reads.items())))])
-
-
-def _gain(asked: Asked, success: float, in_time: float) -> float:
-    """What running it promises, over letting its deadline pass."""
-    weights = asked.contract.weights
-    return success * (weights.success + weights.missed) + (in_time - success) * (weights.missed - weights.stale)
 
 
 def _told(outcome: Outcome) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Literal
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -36,6 +35,7 @@ from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
 from penstock.engine.sparkwork import SparkWork
+from penstock.queries.situation import Updates
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -70,7 +70,7 @@ class Runtime:
         self.owner = f"run-{uuid.uuid4().hex[:12]}"
         self.controller = Controller()
         self.watch = FeedWatch(self.controller.state)
-        self.updates: Literal["always", "demand", "on-demand"] = "always"
+        self.updates: Updates = "always"
         self._session = session
         self._lock = RunLock(store, warehouse.declarations.state_folder / "run.lock")
         self._news = threading.Event()

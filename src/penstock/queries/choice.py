@@ -106,6 +106,14 @@ def choose(
     return Choice(Way.REJECT, rejected.why, rejected=rejected, considered=considered)
 
 
+def refuse(contract: Contract, options: Sequence[Option], now_us: int, arrived_us: int, cause: Cause) -> Choice:
+    """Reject a query for a cause that was found otherwise, and say what would be accepted as far as the query alone decides that."""
+    allowed = [option for option in options if option.consistent or not contract.consistent]
+    considered = tuple((option, prospect(option, contract, now_us, arrived_us)) for option in allowed)
+    rejected = _rejection(contract, allowed, considered, now_us, arrived_us, 0.0, cause)
+    return Choice(Way.REJECT, rejected.why, rejected=rejected, considered=considered)
+
+
 def prospect(option: Option, contract: Contract, now_us: int, arrived_us: int, price_per_s: float = 0.0) -> Prospect:
     left = _left_s(contract, now_us, arrived_us)
     total = option.wait.then(option.run)
@@ -146,13 +154,14 @@ def _rejection(
     now_us: int,
     arrived_us: int,
     price_per_s: float,
+    known: Cause | None = None,
 ) -> Rejected:
     if not options:
         return Rejected("there is no consistent state of its tables to read yet", Cause.FRESHNESS)
     within = min(_least_s(option, contract, now_us, price_per_s) for option in options)
     within_us = None if within == inf else now_us - arrived_us + ceil(within * SECOND_US * (1 + 1e-9)) + 1
     freshness = _strictest(contract, options, now_us, arrived_us, price_per_s)
-    cause = _cause(contract, options, considered, now_us, arrived_us, price_per_s)
+    cause = known or _cause(contract, options, considered, now_us, arrived_us, price_per_s)
     left = (
         format_duration(max(0, ceil(_left_s(contract, now_us, arrived_us) * SECOND_US))) if contract.within_us else ""
     )
@@ -161,6 +170,7 @@ def _rejection(
         Cause.FRESHNESS: f"its tables cannot be as fresh as it needs ({contract.freshness})"
         + (f" within {left}" if left else ""),
         Cause.IMPOSSIBLE: f"it takes longer than {left}, even if nothing is before it",
+        Cause.OVERLOAD: "too much is asked and updated at the moment",
         Cause.DEADLINE: f"what must be done before it does not leave enough of {left}",
     }[cause]
     return Rejected(why, cause, within_us, freshness)

@@ -36,6 +36,8 @@ class Estimate(NamedTuple):
         if within_s <= 0:
             return 0.0
         place, scale = self._log()
+        if not scale:  # too small a spread to make a difference
+            return 1.0 if within_s >= self.mean_s else 0.0
         return 0.5 * erfc((place - log(within_s)) / (scale * sqrt(2)))
 
     def quantile(self, chance: float) -> float:

@@ -1,63 +1,79 @@
-"""What a policy of queries means for a live warehouse: which ways of answering it uses, whether it turns queries away, and when
-tables are updated. The policies of the simulator's single processor, as far as they can be had with several.
+"""The policies of queries at the front door of a live warehouse: which ways of answering each uses, whom it turns away, and when tables are
+updated. The same modules as in the simulator (`penstock.queries.policies`); what they see of a warehouse is in `steering`.
 
 immediate             updates run as they come, queries read what is there
 on-demand             updates run when a query needs them, every query waits for its own
-admission+on-demand   the same, but queries that cannot succeed are turned away
+qmf, unit             updates run in periods that are stretched under load, fewer queries are admitted
+admission+on-demand   as on-demand, but queries that would be late, or make others late, are turned away
+unit+on-demand        both
 default               the best way by expected satisfaction; updates follow the demand
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from penstock.queries.choice import Choice, Option, Way, choose
+from penstock.queries.choice import Choice, Option, Way, choose, refuse
 from penstock.queries.contract import Contract
+from penstock.queries.outcome import Cause
+from penstock.queries.policies import DEFAULT, POLICIES
+from penstock.queries.policies.qmf import Qmf
+from penstock.queries.policies.unit import Unit, UnitOnDemand
+from penstock.queries.situation import QueryPolicy, Updates
 
-Updates = Literal["always", "demand", "on-demand"]
 _PATIENT = (Way.REFRESH, Way.WAIT)
+# How long a controller waits until it judges what it did.
+GRACE_S = 30.0
+# Those with a controller have the pace of a warehouse, not that of the paper's traces.
+_MADE: dict[str, Callable[[], QueryPolicy]] = {
+    **POLICIES,
+    "qmf": lambda: Qmf(GRACE_S),
+    "unit": lambda: Unit(GRACE_S),
+    "unit+on-demand": lambda: UnitOnDemand(GRACE_S),
+}
+NAMES = ("default", *(name for name in POLICIES if name != DEFAULT))
 
 
 @dataclass(frozen=True, slots=True)
 class LivePolicy:
     name: str
-    # When tables are updated: as data come, as the demand says, or only for a query that waits.
-    updates: Updates
-    # Whether queries may wait for updates, and must if their data are stale.
-    refreshes: bool
-    always_refreshes: bool
-    rejects: bool
+    policy: QueryPolicy
+
+    @property
+    def is_default(self) -> bool:
+        return self.name == "default"
+
+    @property
+    def updates(self) -> Updates:
+        return self.policy.updates
 
     def choose(
-        self, contract: Contract, options: Sequence[Option], now_us: int, arrived_us: int, price_per_s: float
+        self,
+        contract: Contract,
+        options: Sequence[Option],
+        now_us: int,
+        arrived_us: int,
+        price_per_s: float = 0.0,
+        refused: Cause | None = None,
     ) -> Choice:
-        able = [option for option in options if self.refreshes or option.way not in _PATIENT]
-        patient = [option for option in able if option.way in _PATIENT]
-        if patient and self.always_refreshes:
-            able = patient
-        best = choose(contract, able, now_us, arrived_us, price_per_s if self.rejects else 0.0)
-        if best.way is not Way.REJECT or self.rejects:
+        """What is done with a query; `refused` is why the policy does not admit it."""
+        if self.is_default:
+            return choose(contract, options, now_us, arrived_us, price_per_s)
+        if refused is not None:
+            return refuse(contract, options, now_us, arrived_us, refused)
+        patient = [option for option in options if option.way in _PATIENT]
+        able = patient if patient and self.policy.refreshes else [one for one in options if one.way not in _PATIENT]
+        best = choose(contract, able, now_us, arrived_us)
+        if best.way is not Way.REJECT:
             return best
         allowed = [option for option in able if option.consistent or not contract.consistent]
         if not allowed:
             return best
-        return Choice(allowed[0].way, f"{allowed[0].way}: {self.name} turns nobody away", allowed[0])
-
-
-POLICIES = {
-    policy.name: policy
-    for policy in (
-        LivePolicy("immediate", "always", refreshes=False, always_refreshes=False, rejects=False),
-        LivePolicy("on-demand", "on-demand", refreshes=True, always_refreshes=True, rejects=False),
-        LivePolicy("admission+on-demand", "on-demand", refreshes=True, always_refreshes=True, rejects=True),
-        LivePolicy("default", "demand", refreshes=True, always_refreshes=False, rejects=True),
-    )
-}
+        return Choice(allowed[0].way, f"{allowed[0].way}: {self.name} admits it", allowed[0])
 
 
 def find_live_policy(name: str) -> LivePolicy:
-    if name not in POLICIES:
-        raise ValueError(f"there is no policy of queries {name!r}; expected one of {', '.join(POLICIES)}")
-    return POLICIES[name]
+    if name not in NAMES:
+        raise ValueError(f"there is no policy of queries {name!r}; expected one of {', '.join(NAMES)}")
+    return LivePolicy(name, _MADE[DEFAULT if name == "default" else name]())

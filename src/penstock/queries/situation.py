@@ -7,12 +7,15 @@ plain data, so that it can be stored. It reads no clock and draws no lots: `wake
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from penstock.queries.contract import NAIVE, Weights
 from penstock.queries.outcome import Cause, Ending
+
+# When tables are updated: as data come, as the demand of queries says, only for a query that waits, or in periods that the policy stretches.
+Updates = Literal["always", "demand", "on-demand", "periods"]
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +29,8 @@ class Query:
     cost_s: float
     # Work that is left; back to all of it when an update of its item aborts it.
     left_s: float = 0.0
+    # What it reads besides, and what that is made from.
+    others: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.left_s = self.cost_s
@@ -95,6 +100,9 @@ Next = Query | UpdateJob | int | None
 
 
 class QueryPolicy(Protocol):
+    updates: Updates
+    # Whether a stale item is refreshed for the query that reads it.
+    refreshes: bool
     # Whether refreshes yield to queries, or go before all of them as updates do.
     yielding: bool
 
@@ -115,6 +123,9 @@ class QueryPolicy(Protocol):
 
     def wake(self, situation: Situation, lot: float, memory: Any) -> None:
         """Once in a while (`every_s`)."""
+
+    def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
+        """Items that are not updated whenever something comes, and the least time between two of their updates."""
 
     every_s: float | None
 

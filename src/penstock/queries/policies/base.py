@@ -3,16 +3,19 @@ priority queue)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Next, Query, Situation, promising
+from penstock.queries.situation import Items, Next, Query, Situation, Updates, promising
 
 
 class BasePolicy:
     every_s: float | None = None
     yielding = False
+    updates: Updates = "always"
+    refreshes = False
 
     def begin(self, items: Items, weights: Weights) -> Any:
         return None
@@ -33,3 +36,6 @@ class BasePolicy:
 
     def wake(self, situation: Situation, lot: float, memory: Any) -> None:
         return None
+
+    def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
+        return ()

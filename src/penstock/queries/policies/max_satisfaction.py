@@ -21,7 +21,7 @@ from math import inf
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Next, Query, Situation, Waiting, refresh_s
+from penstock.queries.situation import Items, Next, Query, Situation, Updates, Waiting, refresh_s
 
 # How much one query for which there is no time moves the price.
 _STEP = 0.1
@@ -78,6 +78,8 @@ class Plan:
 
 class MaxSatisfaction(BasePolicy):
     yielding = True
+    updates: Updates = "demand"
+    refreshes = True
 
     def begin(self, items: Items, weights: Weights) -> Plan:
         return Plan()

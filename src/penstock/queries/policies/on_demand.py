@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Next, Situation, promising
+from penstock.queries.situation import Next, Situation, Updates, promising
 
 
 class OnDemand(BasePolicy):
+    updates: Updates = "on-demand"
+    refreshes = True
+
     def take(self, situation: Situation, item: int, memory: Any) -> bool:
         return False
 

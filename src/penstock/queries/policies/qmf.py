@@ -9,14 +9,16 @@ Updates are dropped for the items with the fewest reads per update. The targets 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from penstock.queries.admission import checked
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Query, Situation
+from penstock.queries.situation import Items, Query, Situation, Updates
 
 MISSES, FRESH, BUSY = 0.05, 0.95, 0.98
 STEP = 0.1
@@ -39,6 +41,8 @@ class Loop:
 
 
 class Qmf(BasePolicy):
+    updates: Updates = "periods"
+
     def __init__(self, every_s: float = 1000.0) -> None:
         self.every_s = every_s
 
@@ -46,7 +50,8 @@ class Qmf(BasePolicy):
         return Loop([0] * len(items), [0] * len(items))
 
     def admit(self, situation: Situation, query: Query, memory: Loop) -> Cause | None:
-        memory.reads[query.item] += 1
+        for item in (query.item, *query.others):
+            memory.reads[item] += 1
         if memory.shedding:
             return Cause.OVERLOAD
         cause = checked(situation, query, memory.flex)
@@ -55,6 +60,9 @@ class Qmf(BasePolicy):
     def take(self, situation: Situation, item: int, memory: Loop) -> bool:
         memory.updates[item] += 1
         return item not in memory.cold
+
+    def stretched(self, memory: Loop) -> Iterable[tuple[int, float]]:
+        return ((item, inf) for item in memory.cold)
 
     def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Loop) -> None:
         if ending is not Ending.REJECTED:

@@ -7,6 +7,7 @@ the same chance as as many single draws.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from penstock.queries.outcome import Cause, Ending
 from penstock.queries.periods import Periods, Tickets
 from penstock.queries.policies.admitting import Admitting
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Next, Query, Situation
+from penstock.queries.situation import Items, Next, Query, Situation, Updates
 
 
 @dataclass(slots=True)
@@ -50,6 +51,8 @@ class UnitMemory:
 
 
 class Unit(BasePolicy):
+    updates: Updates = "periods"
+
     def __init__(self, grace_s: float = 1000.0, victims: float = 0.5) -> None:
         self.grace_s = grace_s
         # How often it looks whether satisfaction dropped.
@@ -60,8 +63,12 @@ class Unit(BasePolicy):
         return UnitMemory(Tickets.of(items.cost_s), Periods(items.period_s), Balance(self.grace_s))
 
     def admit(self, situation: Situation, query: Query, memory: UnitMemory) -> Cause | None:
-        memory.tickets.read(query.item, query.cost_s, query.within_s)
+        self._read(query, memory)
         return checked(situation, query, memory.balance.flex)
+
+    def _read(self, query: Query, memory: UnitMemory) -> None:
+        for item in (query.item, *query.others):
+            memory.tickets.read(item, query.cost_s, query.within_s)
 
     def take(self, situation: Situation, item: int, memory: UnitMemory) -> bool:
         last = memory.taken_s.get(item)
@@ -71,6 +78,11 @@ class Unit(BasePolicy):
         memory.taken_s[item] = situation.now_s
         memory.tickets.updated(item)
         return True
+
+    def stretched(self, memory: UnitMemory) -> Iterable[tuple[int, float]]:
+        # Looking at a period may forget it, if it is the ideal one again.
+        found = [(item, memory.periods.period_s(item)) for item in list(memory.periods.changed)]
+        return [(item, period) for item, period in found if item in memory.periods.changed]
 
     def ended(
         self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: UnitMemory
@@ -94,12 +106,14 @@ class Unit(BasePolicy):
 class UnitOnDemand(Unit):
     """UNIT that also refreshes a stale item for a query when the time left allows it: what modulation adds to that."""
 
+    refreshes = True
+
     def __init__(self, grace_s: float = 1000.0, victims: float = 0.5) -> None:
         super().__init__(grace_s, victims)
         self._refreshing = Admitting()
 
     def admit(self, situation: Situation, query: Query, memory: UnitMemory) -> Cause | None:
-        memory.tickets.read(query.item, query.cost_s, query.within_s)
+        self._read(query, memory)
         return checked(situation, query, memory.balance.flex, refreshing(situation))
 
     def next(self, situation: Situation, memory: UnitMemory) -> Next:

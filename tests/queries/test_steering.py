@@ -1,0 +1,130 @@
+"""The policies of the simulator at the front door of a live warehouse, on a virtual clock."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.model.graph import Graph
+from penstock.model.tables import Feed, Table
+from penstock.model.time import END_US, SECOND_US
+from penstock.queries.choice import Option, Way
+from penstock.queries.contract import Contract, Weights
+from penstock.queries.estimate import Estimate
+from penstock.queries.live import GRACE_S, NAMES, find_live_policy
+from penstock.queries.outcome import Cause, Ending, Rejected
+from penstock.queries.steering import Steering
+
+S = SECOND_US
+NAIVE = Weights()
+
+
+def graph() -> Graph:
+    feeds = (Feed("f", period_us=10 * S), Feed("g", period_us=10 * S))
+    return Graph(feeds, (Table("hot", feed="f"), Table("cold", feed="g")))
+
+
+class Door:
+    """Queries of `hot` only, one lane; time passes as it is told."""
+
+    def __init__(self, policy: str, seed: int = 1) -> None:
+        self.live = find_live_policy(policy)
+        self.now = 1_700_000_000 * S
+        self.steering = Steering(self.live.policy, graph(), {"hot": 1.0, "cold": 1.0}, NAIVE, 1, self.now)
+        self.random = Random(seed)
+        self.number = 0
+        self.updates = {"hot": 0, "cold": 0}
+
+    def ask(self, within_s: float = 5.0, run_s: float = 1.0, refresh_s: float = 0.0) -> Cause | None:
+        self.number += 1
+        deadline = self.now + int(within_s * S)
+        return self.steering.admit(self.number, ["hot"], self.now, deadline, run_s, refresh_s, NAIVE)
+
+    def end(self, ending: Ending | None, number: int | None = None) -> None:
+        self.steering.ended(number or self.number, self.now, ending, NAIVE)
+
+    def pass_s(self, seconds: float) -> None:
+        until = self.now + int(seconds * S)
+        while (due := self.steering.due_us()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.steering.wake(self.updates, self.random.random(), self.now)
+        self.now = until
+
+
+@pytest.mark.parametrize("name", ["immediate", "on-demand"])
+def test_some_turn_nobody_away(name: str) -> None:
+    door = Door(name)
+    assert {door.ask(0.1, 100.0, 100.0) for _ in range(20)} == {None} and door.steering.due_us() is None
+
+
+@pytest.mark.parametrize("name", ["qmf", "unit", "admission+on-demand", "unit+on-demand"])
+def test_deadline_check_counts_the_work_before(name: str) -> None:
+    """Deadline 5, a second each: five fit on one lane, the sixth does not. When the first has run for a second, there is room again."""
+    door = Door(name)
+    assert [door.ask() for _ in range(6)] == [None] * 5 + [Cause.DEADLINE]
+    door.steering.started(1, door.now)
+    door.pass_s(1)
+    door.end(Ending.SUCCESS, 1)
+    assert door.ask() is None
+    # Withdrawn queries make room too.
+    door.end(None)
+    assert door.ask() is None
+    assert door.ask(0.5) is Cause.IMPOSSIBLE
+
+
+@pytest.mark.parametrize("name", ["admission+on-demand", "unit+on-demand"])
+def test_a_refresh_is_part_of_the_work(name: str) -> None:
+    door = Door(name)
+    assert door.ask(within_s=5, run_s=1, refresh_s=4.5) is Cause.IMPOSSIBLE
+    assert door.ask(within_s=5, run_s=1, refresh_s=3.0) is None
+    # The next of the same table shares the refresh.
+    assert door.ask(within_s=5.5, run_s=1, refresh_s=3.0) is None
+
+
+def test_unit_stretches_what_is_updated_and_not_read() -> None:
+    """Missed deadlines degrade updates: those of the table with the most tickets. When answers are stale, all come back."""
+    door = Door("unit")
+    for _ in range(40):
+        for _ in range(10):
+            assert door.ask(within_s=60, run_s=0.1) is None
+            door.end(Ending.MISSED)
+            door.pass_s(1)
+            door.updates["hot"] += 1
+            door.updates["cold"] += 1
+    periods = door.steering.periods_us()
+    assert periods["cold"] > 10 * S and periods.get("hot", 10 * S) <= periods["cold"]
+    for _ in range(400):
+        door.ask(within_s=60, run_s=0.1)
+        door.end(Ending.STALE)
+        door.pass_s(GRACE_S / 4)
+    assert door.steering.periods_us() == {}
+
+
+def test_qmf_defers_what_is_read_least() -> None:
+    """Misses while all is fresh: fewer updates, of the table with the fewest reads per update."""
+    door = Door("qmf")
+    for number in range(400):
+        if door.ask(within_s=60, run_s=0.1) is None:
+            door.end(Ending.MISSED if number % 3 == 0 else Ending.SUCCESS)
+        door.pass_s(1)
+        door.updates["cold"] += 1
+        door.updates["hot"] += number % 2
+    assert door.steering.periods_us().get("cold") == END_US
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ways_of_each_policy(name: str) -> None:
+    """Stale data and a refresh that fits: policies without refreshes read what is there, the others wait."""
+    live = find_live_policy(name)
+    now = 1_000 * S
+    options = [
+        Option(Way.NOW, Estimate(0.5), now, lag=1),
+        Option(Way.REFRESH, Estimate(0.5), now, lag=0, wait=Estimate(2.0)),
+    ]
+    chosen = live.choose(Contract(10 * S), options, now, now)
+    assert chosen.way is (Way.NOW if name in ("immediate", "qmf", "unit") else Way.REFRESH)
+    if name != "default":
+        refused = live.choose(Contract(10 * S), options, now, now, refused=Cause.OVERLOAD)
+        assert refused.way is Way.REJECT and isinstance(refused.rejected, Rejected)
+        assert refused.rejected.cause is Cause.OVERLOAD and refused.rejected.acceptable_within_us is not None
