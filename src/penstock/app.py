@@ -11,7 +11,7 @@ print(warehouse.query("select * from hourly_traffic").rows)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -174,6 +174,7 @@ class Warehouse:
         lag: int | None = None,
         consistent: bool | None = None,
         stale: str | None = None,
+        weights: Mapping[str, float] | None = None,
         profile: str | None = None,
     ) -> Answer:
         """A consistent read of tables of the project. With a deadline (`within`) or a need of freshness (`fresh="30s"`, `lag=0`) it is a contract:
@@ -183,7 +184,9 @@ class Warehouse:
             raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
         base = Contract(freshness=ANY) if plain else self.front.profiles[profile or DEFAULT].contract
         try:
-            contract = contract_of(base, within=within, fresh=fresh, lag=lag, consistent=consistent, stale=stale)
+            contract = contract_of(
+                base, within=within, fresh=fresh, lag=lag, consistent=consistent, stale=stale, weights=weights
+            )
         except ValueError as error:
             raise PenstockError(str(error)) from None
         asked = self.front.ask(sql, contract, profile=profile or DEFAULT, limit=limit)

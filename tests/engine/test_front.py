@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
+from penstock.declare.contracts import contract_of
+from penstock.engine.runtime import Pace
+from penstock.model.time import SECOND_US
 from penstock.queries.choice import Way
+from penstock.queries.contract import Contract
 from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale
 from tests.conftest import Write
 from tests.engine.shop import FILES, living, put, sales
@@ -93,7 +99,7 @@ def test_a_query_has_what_it_needs_refreshed(shop: Path, spark: SparkSession) ->
             assert (answer.rows, answer.ending, answer.lag) == ([(6 + 3 * number,)], Ending.SUCCESS, 0), answer
             assert answer.complete_us is not None and answer.consistent
         kinds = [event.kind for _, event in _log(warehouse)]
-        ways = [one.way for one in warehouse.front._queries.values()]
+        ways = [one.way for one in warehouse.front._register]
         assert set(ways) & {Way.REFRESH, Way.WAIT}
         assert ("refresh-requested" in kinds) == (Way.REFRESH in ways)
 
@@ -116,3 +122,67 @@ def test_many_who_ask_the_same_are_answered_by_one_run(shop: Path, spark: SparkS
         assert sum(not answer.shared for answer in answers[:40]) <= 3
         overall = front.tallies.satisfaction.overall
         assert overall.queries == 43 and sum(tally.queries for tally in front.tallies.satisfaction.values()) == 43
+
+
+def test_no_answer_claims_what_it_does_not_have(shop: Path, spark: SparkSession) -> None:
+    """Files come while queries are asked. The amounts of each file are another power of two, so a sum tells exactly which files are in it: what an
+    answer lacks, as it says itself, must be what it lacks, also of what had arrived when it was asked."""
+    with living(shop, spark) as (warehouse, _):
+        asked = []
+        for number in range(8):
+            put(shop, "sales", f"bit{number}", sales(T.replace(minute=number), 1, amount=2 ** (number + 10)))
+            for table, contract in (("daily", {"lag": 0}), ("sales", {"lag": 1}), ("hourly", {"fresh": "1s"})):
+                within = contract_of(Contract(within_us=30 * SECOND_US), **contract)
+                asked.append(warehouse.front.ask(f"select sum(amount) as s, {number} as n from {table}", within))
+            time.sleep(0.4)
+        for one in asked:
+            assert one.wait(60) and one.answer is not None, one.error
+        log = [event for _, event in _log(warehouse)]
+    arrived = {event.file.uri: event.at_us for event in log if event.kind == "file-arrived" and "bit" in event.file.uri}
+    assert len(arrived) == 8
+    bits = {uri: int(Path(uri).stem.removeprefix("bit")) + 10 for uri in arrived}
+    endings = Counter(one.answer.ending for one in asked if one.answer is not None)
+    assert sum(endings.values()) == 24 and endings[Ending.SUCCESS] > 0, endings
+    for one in asked:
+        answer = one.answer
+        if answer is None or answer.reading is None or not answer.rows:
+            continue
+        total = answer.rows[0][0]
+        lacks = [at for uri, at in arrived.items() if not total >> bits[uri] & 1 and at <= answer.reading.as_of_us]
+        assert answer.lag == len(lacks), (one.sql, answer)
+        missed = sum(at <= one.arrived_us for at in lacks)
+        if answer.ending is Ending.SUCCESS and one.contract.freshness.lag is not None:
+            assert missed <= one.contract.freshness.lag, (one.sql, answer)
+        elif answer.ending is Ending.STALE and one.contract.freshness.lag is not None:
+            assert missed > one.contract.freshness.lag, (one.sql, answer)
+
+
+@pytest.mark.parametrize("policy", ["qmf", "unit", "unit+on-demand"])
+def test_policies_with_a_controller(shop: Path, spark: SparkSession, policy: str) -> None:
+    config = shop / "penstock.toml"
+    config.write_text(config.read_text() + f'\n[queries]\npolicy = "{policy}"\n')
+    with Warehouse(shop, spark=spark) as warehouse, warehouse.running(Pace(0.05, 0.05), for_queries=True) as runtime:
+        front = warehouse.open_front(runtime.wake)
+        loop = threading.Thread(target=runtime.run)
+        loop.start()
+        try:
+            assert runtime.updates == "periods" == front.policy.updates
+            hopeless = front.ask("select sum(n) as n from daily", Contract(within_us=1000))
+            good = front.ask("select sum(n) as n from daily", Contract(within_us=60 * SECOND_US))
+            assert hopeless.wait(60) and good.wait(60) and hopeless.answer is not None and good.answer is not None
+            assert isinstance(hopeless.answer.outcome, Rejected)
+            assert (good.answer.ending, good.answer.rows) == (Ending.SUCCESS, [(3,)])
+            # The controller has looked, and what it wants of updates is in the log.
+            steering = front._steered.steering
+            assert steering is not None
+            steering._wake_s = 0.0
+            steering.policy.stretched = lambda memory: [(0, 3600.0)]  # type: ignore[method-assign]
+            front.ask("select 1 as one from daily").wait(60)
+            until = time.monotonic() + 20
+            while not warehouse.state().stretched and time.monotonic() < until:
+                time.sleep(0.05)
+            assert list(warehouse.state().stretched.values()) == [3600 * SECOND_US]
+        finally:
+            front.close()
+            runtime.stop()
+            loop.join(30)

@@ -128,3 +128,75 @@ def test_ways_of_each_policy(name: str) -> None:
         refused = live.choose(Contract(10 * S), options, now, now, refused=Cause.OVERLOAD)
         assert refused.way is Way.REJECT and isinstance(refused.rejected, Rejected)
         assert refused.rejected.cause is Cause.OVERLOAD and refused.rejected.acceptable_within_us is not None
+
+
+class Lane(Door):
+    """One lane that serves what is admitted in the order of deadlines, a second each; each query must be answered within five."""
+
+    def __init__(self, policy: str, seed: int = 1) -> None:
+        super().__init__(policy, seed)
+        self.queue: list[tuple[int, int]] = []
+        self.endings: list[Ending] = []
+
+    def second(self, asked: int, stale: float = 0.0) -> None:
+        """So many queries come, one is served; it is stale with this chance."""
+        for _ in range(asked):
+            if self.ask() is None:
+                self.queue.append((self.now + 5 * S, self.number))
+            else:
+                self.endings.append(Ending.REJECTED)
+        self.queue.sort()
+        while self.queue and self.queue[0][0] < self.now + S:
+            self.done(self.queue.pop(0)[1], Ending.MISSED)
+        if self.queue:
+            number = self.queue.pop(0)[1]
+            self.steering.started(number, self.now)
+            self.pass_s(1)
+            self.done(number, Ending.STALE if self.random.random() < stale else Ending.SUCCESS)
+        else:
+            self.pass_s(1)
+        for name in self.updates:
+            self.updates[name] += self.number % 10 == 0
+
+    def done(self, number: int, ending: Ending) -> None:
+        self.end(ending, number)
+        self.endings.append(ending)
+
+    @property
+    def flex(self) -> float:
+        balance = self.steering._memory.balance
+        return float(balance.flex)
+
+
+@pytest.mark.parametrize("name", ["unit", "qmf", "unit+on-demand"])
+@pytest.mark.parametrize("pattern", ["flood", "blinking", "stale"])
+def test_no_lock_up_after_an_adversary(name: str, pattern: str) -> None:
+    """Ten minutes of a load that is made to mislead the controller: far too much, too much every other grace period, or answers that are
+    always stale. Afterwards, with half a query a second, nearly all succeed again."""
+    lane = Lane(name)
+    for second in range(600):
+        crowded = second % 60 < 30
+        asked = {"flood": 6, "blinking": 8 if crowded else 0, "stale": second % 2}[pattern]
+        lane.second(asked, stale=1.0 if pattern == "stale" else 0.0)
+    for second in range(300):  # until it has seen that all is well
+        lane.second(second % 2)
+    before = len(lane.endings)
+    for second in range(300):
+        lane.second(second % 2)
+    after = lane.endings[before:]
+    assert after.count(Ending.SUCCESS) >= 0.95 * len(after), (len(after), after.count(Ending.REJECTED))
+
+
+@pytest.mark.parametrize("asked", [1, 2, 4])
+def test_under_a_steady_load_it_does_not_swing(asked: int) -> None:
+    """With a load that does not change, C_flex settles: in the last half it moves within a few steps, and the lane serves what it can."""
+    lane = Lane("unit")
+    flexes: list[float] = []
+    for _ in range(3000):
+        lane.second(asked)
+        flexes.append(lane.flex)
+    late = flexes[1500:]
+    assert max(late) <= 1.5 * min(late), (min(late), max(late))
+    # One a second is what the lane can do.
+    served = lane.endings[len(lane.endings) // 2 :]
+    assert served.count(Ending.SUCCESS) >= 0.9 * len(served) / asked

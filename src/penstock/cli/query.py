@@ -12,6 +12,7 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
 from penstock.cli.render import result_table
+from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.queries.outcome import DeadlineMissed, Rejected, Stale
@@ -45,11 +46,18 @@ def query(
     ] = None,
     profile: Annotated[str | None, typer.Option(help="The profile whose contract and share hold.")] = None,
     stale: Annotated[OnStale | None, typer.Option(help="What to do with an answer that is not fresh enough.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="What outcomes are worth, such as rejected=0.5,missed=2: a gain for success, else penalties."
+        ),
+    ] = None,
     replica: Annotated[str | None, typer.Option(help="Read at this replica, from what is there.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Read consistently: all tables at versions that reflect the same state of their sources."""
     with errors_told(), open_warehouse(project) as warehouse:
+        worth = _weights(weights)
         with working("Starting Spark"):
             _ = warehouse.spark
         zone = zone_of(warehouse.declared.declarations.config.zone)
@@ -70,6 +78,7 @@ def query(
                 lag=lag,
                 consistent=consistent,
                 stale=stale.value if stale is not None else None,
+                weights=worth,
                 profile=profile,
             )
         if json:
@@ -84,6 +93,15 @@ def query(
             _tell(answer, limit, warehouse.clock.now_us(), zone)
         if not answer.is_answered:
             raise typer.Exit(NOT_ANSWERED)
+
+
+def _weights(text: str | None) -> dict[str, float] | None:
+    from penstock.declare.contracts import parse_weights
+
+    try:
+        return None if text is None else parse_weights(text)
+    except ValueError as error:
+        raise PenstockError(str(error)) from None
 
 
 def _tell_rows(answer: Answer | QueryResult, limit: int, now_us: int, zone: tzinfo, lag: int | None = None) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite, nan
 
 from penstock.declare.config import ProfileConfig
 from penstock.model.time import parse_duration
 from penstock.queries.contract import STRICT, Contract, Freshness, Profile, Weights, WhenStale
 
 DEFAULT = "default"
+WEIGHTS = ("success", "rejected", "missed", "stale")
 
 
 def profiles(written: Mapping[str, ProfileConfig]) -> dict[str, Profile]:
@@ -31,6 +33,7 @@ def contract_of(
     lag: int | None = None,
     consistent: bool | None = None,
     stale: str | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> Contract:
     """A contract with what a query says itself; a freshness that is said replaces that of the profile as a whole. Raises `ValueError`."""
     if within is not None:
@@ -43,4 +46,26 @@ def contract_of(
         if stale not in (one.value for one in WhenStale):
             raise ValueError(f"{stale!r}: a stale answer can be given with a `mark`, or be `withhold`")
         base = replace(base, when_stale=WhenStale(stale))
+    if weights:
+        unknown = sorted(set(weights) - set(WEIGHTS))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not a way to end; weights are of {', '.join(WEIGHTS)}")
+        base = replace(base, weights=replace(base.weights, **weights))
     return base
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """
+    >>> parse_weights("rejected=0.5, missed=2")
+    {'rejected': 0.5, 'missed': 2.0}
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, number = (one.strip() for one in part.partition("="))
+        try:
+            found[name] = float(number)
+        except ValueError:
+            found[name] = nan
+        if not equals or not isfinite(found[name]):
+            raise ValueError(f"{text!r} are no weights; write for example rejected=0.5,missed=2")
+    return found

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import random
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from penstock.control.events import PeriodsStretched, RefreshRequested
+from penstock.control.events import RefreshRequested
 from penstock.control.state import State
 from penstock.control.touching import Touched, made_by
 from penstock.declare.warehouse import Warehouse
@@ -30,6 +28,8 @@ from penstock.engine.known import KnownState
 from penstock.engine.lanes import Lanes, Run
 from penstock.engine.queue import QueryQueue
 from penstock.engine.reads import Reading, readings
+from penstock.engine.register import Register
+from penstock.engine.steered import Steered
 from penstock.engine.tallies import Tallies
 from penstock.engine.telling import EVERY_S, Telling
 from penstock.engine.texts import Texts
@@ -43,7 +43,6 @@ from penstock.queries.contract import Contract, Profile, WhenStale
 from penstock.queries.live import LivePolicy, find_live_policy
 from penstock.queries.outcome import DeadlineMissed, Ending, Outcome, Rejected, Stale, ending, judged
 from penstock.queries.predict import Predictor
-from penstock.queries.steering import Steering
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -102,16 +101,13 @@ class Front:
         self._kept = KeptAnswers(settings.kept_bytes)
         self._weighing = Weighing(store, catalogue, self._known, self.predictor, self._kept)
         self._telling = Telling(store, self.clock)
-        self._steering: Steering | None = None
-        self._stretched: dict[str, int] = {}
+        weights = next(iter(self.profiles.values())).contract.weights
+        self._steered = Steered(self.policy, self._known, store, weights, settings.lanes, wake)
         self._changed = threading.Condition(threading.RLock())
         self._inbox: list[Asked] = []
         self._waiting: list[Asked] = []
         self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
-        self._queries: OrderedDict[str, Asked] = OrderedDict()
-        self._by_key: dict[tuple[str, str], Asked] = {}
-        self._open = 0
-        self._numbers = 0
+        self._register = Register(settings.kept_queries)
         self._closing = False
         self._lanes = Lanes(self, session, settings.lanes)
         self._clerk = threading.Thread(target=self._work, name="penstock-front", daemon=True)
@@ -131,7 +127,7 @@ class Front:
     ) -> Asked:
         """Take a query. Raises `SqlProblem` if it cannot be one, `QueryError` if there is nothing to read, `Busy` if too many wait.
         With a `key` that was used before, the query of that time."""
-        if key is not None and (known := self._by_key.get((profile, key))) is not None:
+        if (known := self._register.known(profile, key)) is not None:
             return known
         if profile not in self.profiles:
             raise QueryError(f"there is no profile `{profile}`; there are {', '.join(self.profiles)}")
@@ -143,14 +139,13 @@ class Front:
         longest = min(contract.within_us or self.settings.longest_us, self.settings.longest_us)
         most = self.settings.most_rows if as_files else self.settings.inline_rows
         with self._changed:
-            if key is not None and (known := self._by_key.get((profile, key))) is not None:
+            if (known := self._register.known(profile, key)) is not None:
                 return known
-            if self._open >= self.settings.most_waiting:
-                raise Busy(f"{self._open:,} queries are waiting already; ask again later")
-            self._numbers += 1
+            if self._register.open >= self.settings.most_waiting:
+                raise Busy(f"{self._register.open:,} queries are waiting already; ask again later")
             asked = Asked(
                 id=uuid.uuid4().hex,
-                number=self._numbers,
+                number=self._register.next_number(),
                 sql=sql,
                 read=read,
                 touched=own,
@@ -164,10 +159,7 @@ class Front:
                 as_files=as_files,
             )
             asked.moved(now_us, "asked", f"by {profile}")
-            self._open += 1
-            self._queries[asked.id] = asked
-            if key is not None:
-                self._by_key[profile, key] = asked
+            self._register.add(asked, key)
             self._telling.read(own)
             self._lanes.begin()
             self._inbox.append(asked)
@@ -184,7 +176,7 @@ class Front:
                 )
 
     def find(self, identity: str) -> Asked | None:
-        return self._queries.get(identity)
+        return self._register.find(identity)
 
     def withdraw(self, asked: Asked) -> None:
         """Whoever asked does not want it any more."""
@@ -206,7 +198,7 @@ class Front:
     def close(self) -> None:
         with self._changed:
             self._closing = True
-            for asked in list(self._queries.values()):
+            for asked in self._register:
                 self.withdraw(asked)
             self._changed.notify_all()
         self._clerk.join(timeout=10)
@@ -240,7 +232,7 @@ class Front:
         if self._waiting:
             return _LOOK_S
         deadlines = [asked.deadline_us for asked in self._open_queries()]
-        if self._steering is not None and (due_us := self._steering.due_us()) is not None:
+        if (due_us := self._steered.due_us()) is not None:
             deadlines.append(due_us)
         if not deadlines:
             return EVERY_S
@@ -289,44 +281,17 @@ class Front:
             free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
             price = price_per_s(asked, options, others, free, now_us)
             return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, price)
-        run_s = min((option.run.mean_s for option in options), default=0.0)
-        refresh_s = max(
-            (option.wait.mean_s for option in options if option.way in (Way.REFRESH, Way.WAIT)), default=0.0
-        )
         with self._changed:
-            refused = self._steered(now_us).admit(
-                *(asked.number, list(asked.touched), now_us, asked.deadline_us, run_s, refresh_s),
-                asked.contract.weights,
-            )
+            refused = self._steered.admit(asked, options, now_us)
         return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, refused=refused)
 
-    # Policies with a controller
-
-    def _steered(self, now_us: int) -> Steering:
-        if self._steering is None:
-            with self._known.lock:
-                state = self._known.now()
-                cost_s = {name: table.cost.expected_s(table.amount) for name, table in state.tables.items()}
-                weights = self.profiles[next(iter(self.profiles))].contract.weights
-                self._steering = Steering(self.policy.policy, state.graph, cost_s, weights, self.settings.lanes, now_us)
-        return self._steering
-
     def _steer(self) -> None:
-        """Let the controller look when it wants to, and tell the log what it wants of updates."""
+        """Let the controller of the policy look when it wants to."""
         now_us = self.clock.now_us()
         with self._changed:
-            due_us = None if self._steering is None else self._steering.due_us()
-        if self._steering is None or due_us is None or now_us < due_us:
-            return
-        updates = self._known.looking(lambda state: {name: one.counts.updates for name, one in state.tables.items()})
-        with self._changed:
-            self._steering.wake(updates, random(), now_us)
-            periods = self._steering.periods_us()
-        if periods != self._stretched:
-            self._stretched = periods
-            with self.store.write() as conn:
-                self.store.append(conn, [PeriodsStretched(now_us, tuple(sorted(periods.items())))])
-            self._wake()
+            due_us = self._steered.due_us()
+            if due_us is not None and now_us >= due_us:
+                self._steered.look(now_us)
 
     def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[Step, ...], now_us: int) -> None:
         weights = asked.contract.weights
@@ -412,8 +377,7 @@ class Front:
                     self._lanes.runs.append(run)
                     for asked in members:
                         asked.moved(run.started_us, "running", "on Spark")
-                        if self._steering is not None:
-                            self._steering.started(asked.number, run.started_us)
+                        self._steered.started(asked, run.started_us)
                     return run
                 self._changed.wait(0.2 if len(self._queue) else None)
 
@@ -466,8 +430,7 @@ class Front:
             if size_bytes is not None:
                 self.predictor.observe(run.first.shape, size_bytes, took_s)
                 self._kept.put(run.first, reading, rows)
-                if self._steering is not None:
-                    self._steering.worked(took_s)
+                self._steered.worked(took_s)
             for asked in list(run.members):
                 self._queue.used(asked.profile, took_s / len(run.members))
             for asked in list(run.members):
@@ -510,22 +473,8 @@ class Front:
                 self._ended(asked)
 
     def _ended(self, asked: Asked, how: Ending | None = None) -> None:
-        self._open -= 1
-        if self._steering is not None:
-            self._steering.ended(asked.number, self.clock.now_us(), how, asked.contract.weights)
-        while len(self._queries) > self.settings.kept_queries:
-            oldest = next(iter(self._queries.values()))
-            if not oldest.has_ended:
-                break
-            self._forget(oldest)
-
-    def _forget(self, asked: Asked) -> None:
-        del self._queries[asked.id]
-        for key in [key for key, one in self._by_key.items() if one is asked]:
-            del self._by_key[key]
-        if asked.answer is not None and asked.answer.found is not None:
-            for file in asked.answer.found.files:
-                file.unlink(missing_ok=True)
+        self._steered.ended(asked, self.clock.now_us(), how)
+        self._register.ended()
 
     @property
     def results_folder(self) -> Path:

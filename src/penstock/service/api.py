@@ -127,6 +127,7 @@ class Api:
                 lag=body.lag,
                 consistent=body.consistent,
                 stale=body.stale,
+                weights=body.weights.model_dump(exclude_none=True) if body.weights is not None else None,
             )
         except (ValueError, OverflowError) as error:
             raise Refused(422, str(error)) from None

@@ -152,7 +152,7 @@ def description() -> dict[str, Any]:
             },
         },
         "components": {
-            "schemas": {"AskedFor": AskedFor.model_json_schema(), "Query": _QUERY, "Problem": _PROBLEM_SCHEMA},
+            "schemas": {**_asked_for(), "Query": _QUERY, "Problem": _PROBLEM_SCHEMA},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
@@ -164,6 +164,12 @@ def _version() -> str:
         return version("penstock")
     except PackageNotFoundError:
         return "0"
+
+
+def _asked_for() -> dict[str, Any]:
+    """The body of a query, and what it is made of."""
+    schema = AskedFor.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**schema.pop("$defs", {}), "AskedFor": schema}
 
 
 def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:

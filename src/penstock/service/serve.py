@@ -48,7 +48,12 @@ def served(
         # Large answers of an earlier process, which nobody can ask for any more.
         shutil.rmtree(front.results_folder, ignore_errors=True)
         api = Api(warehouse, front, limits or Limits(), loop.is_alive)
-        server = Server(uvicorn.Config(api.app(), log_level="warning", access_log=False, lifespan="off"), listener)
+        server = Server(
+            uvicorn.Config(
+                api.app(), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+            ),
+            listener,
+        )
         try:
             _ = warehouse.spark
             loop.start()

@@ -17,7 +17,11 @@ from penstock.engine.asked import Asked
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
-Duration = Annotated[str, Field(min_length=2, max_length=40, pattern=r"^[0-9]+(\.[0-9]+)?(us|ms|s|min|m|h|d|w)$")]
+Duration = Annotated[
+    str,
+    Field(min_length=2, max_length=40, pattern=r"^([0-9]+(\.[0-9]+)?(us|ms|s|min|m|h|d|w) ?)+$", examples=["1m30s"]),
+]
+Worth = Annotated[float, Field(ge=0, le=1e9)]
 
 
 def _whole(value: Any) -> Any:
@@ -27,6 +31,17 @@ def _whole(value: Any) -> Any:
 
 Lag = Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_whole)]
 Limit = Annotated[int, Field(ge=1, le=1_000_000_000), BeforeValidator(_whole)]
+
+
+class Weights(BaseModel):
+    """What the outcomes are worth: a gain, and penalties as positive numbers. What is left out is as the profile says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    success: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    rejected: Worth | None = None
+    missed: Worth | None = None
+    stale: Worth | None = None
 
 
 class AskedFor(BaseModel):
@@ -40,6 +55,7 @@ class AskedFor(BaseModel):
     lag: Annotated[Lag | None, Field(description="At most so many arrived updates missing.")] = None
     consistent: Annotated[bool | None, Field(description="All tables as of one state of their sources.")] = None
     stale: Annotated[Literal["mark", "withhold"] | None, Field(description="What to do with a stale answer.")] = None
+    weights: Annotated[Weights | None, Field(description="What the outcomes are worth.")] = None
     profile: Annotated[str | None, Field(max_length=100, description="Only where no token says it.")] = None
     limit: Annotated[Limit | None, Field(description="At most so many rows.")] = None
     files: Annotated[bool, Field(description="An answer too large for a message becomes Parquet files.")] = True
