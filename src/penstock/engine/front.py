@@ -262,6 +262,8 @@ class Front:
             if asked.has_ended:
                 return
             asked.way, asked.why, asked.choice = choice.way, choice.why, choice
+            if self.policy.is_default and choice.way not in (Way.WAIT, Way.REFRESH):
+                self._hurry(asked, choice, options, steps, now_us)
             if choice.way is Way.REJECT:
                 assert choice.rejected is not None
                 self.end(asked, choice.rejected)
@@ -302,11 +304,17 @@ class Front:
         asked.moved(now_us, "waiting", choice.why)
         self._waiting.append(asked)
         if choice.way is Way.REFRESH:
-            self._request(asked, steps, now_us)
+            self._request(asked, steps, asked.start_by_us, now_us)
 
-    def _request(self, asked: Asked, steps: tuple[Step, ...], now_us: int) -> None:
+    def _hurry(self, asked: Asked, choice: Choice, options: list[Option], steps: tuple[Step, ...], now_us: int) -> None:
+        """Too late for this query; but what is asked for and stale comes before what nobody asks for, and after what is waited for."""
+        if not steps or (choice.prospect is not None and choice.prospect.success >= 0.5):
+            return
+        refresh_us = int(options[-1].wait.mean_s * SECOND_US)
+        self._request(asked, steps, max(asked.deadline_us, now_us + 2 * refresh_us), now_us)
+
+    def _request(self, asked: Asked, steps: tuple[Step, ...], until_us: int, now_us: int) -> None:
         """Say in the log which partitions are needed until when, unless somebody needs them as soon already."""
-        assert asked.start_by_us is not None
         with self._known.lock:
             awaited = self._known.now().awaited
             news = [
@@ -314,14 +322,14 @@ class Front:
                 for step in steps
                 if step.table not in awaited
                 or not step.partitions <= awaited.partitions(step.table)
-                or (awaited.until(step.table, step.partitions) or asked.start_by_us + 1) > asked.start_by_us
+                or (awaited.until(step.table, step.partitions) or until_us + 1) > until_us
             ]
             if not news:
                 return
             state = self._known.now()
             wanted = tuple((made_by(state, step.table).table.name, step.partitions.intervals) for step in steps)
             with self.store.write() as conn:
-                self.store.append(conn, [RefreshRequested(now_us, asked.id, wanted, asked.start_by_us)])
+                self.store.append(conn, [RefreshRequested(now_us, asked.id, wanted, until_us)])
             self._known.now(0.0)
         self._wake()
 

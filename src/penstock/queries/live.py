@@ -23,6 +23,8 @@ from penstock.queries.policies.unit import Unit, UnitOnDemand
 from penstock.queries.situation import QueryPolicy, Updates
 
 _PATIENT = (Way.REFRESH, Way.WAIT)
+# With less of a chance to succeed, no query waits for updates.
+PATIENCE = 0.1
 # How long a controller waits until it judges what it did.
 GRACE_S = 30.0
 # Those with a controller have the pace of a warehouse, not that of the paper's traces.
@@ -59,7 +61,13 @@ class LivePolicy:
     ) -> Choice:
         """What is done with a query; `refused` is why the policy does not admit it."""
         if self.is_default:
-            return choose(contract, options, now_us, arrived_us, price_per_s)
+            best = choose(contract, options, now_us, arrived_us, price_per_s)
+            if best.way in _PATIENT and best.prospect is not None and best.prospect.success < PATIENCE:
+                # Waiting would hardly help, and only keep back what can be answered at once.
+                able = [option for option in options if option.way not in _PATIENT]
+                other = choose(contract, able, now_us, arrived_us, price_per_s)
+                return best if other.way is Way.REJECT else other
+            return best
         if refused is not None:
             return refuse(contract, options, now_us, arrived_us, refused)
         patient = [option for option in options if option.way in _PATIENT]
