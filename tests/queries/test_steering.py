@@ -10,7 +10,7 @@ from penstock.model.graph import Graph
 from penstock.model.tables import Feed, Table
 from penstock.model.time import END_US, SECOND_US
 from penstock.queries.choice import Option, Way
-from penstock.queries.contract import Contract, Weights
+from penstock.queries.contract import Contract, Weights, WhenStale
 from penstock.queries.estimate import Estimate
 from penstock.queries.live import GRACE_S, NAMES, find_live_policy
 from penstock.queries.outcome import Cause, Ending, Rejected
@@ -200,3 +200,18 @@ def test_under_a_steady_load_it_does_not_swing(asked: int) -> None:
     # One a second is what the lane can do.
     served = lane.endings[len(lane.endings) // 2 :]
     assert served.count(Ending.SUCCESS) >= 0.9 * len(served) / asked
+
+
+def test_nobody_waits_without_hope() -> None:
+    """A refresh of 8 to 12 s hardly ends before a deadline of 7: the query is answered at once, with a mark. Whoever must not see stale data waits
+    for what chance there is; with a deadline of 15, everybody waits."""
+    live = find_live_policy("default")
+    now = 1_000 * S
+    options = [
+        Option(Way.NOW, Estimate(0.5, 0.1), now, lag=1),
+        Option(Way.REFRESH, Estimate(0.5, 0.1), now, lag=0, wait=Estimate(10.0, 2.0)),
+    ]
+    assert live.choose(Contract(7 * S), options, now, now).way is Way.NOW
+    assert live.choose(Contract(15 * S), options, now, now).way is Way.REFRESH
+    withheld = Contract(7 * S, when_stale=WhenStale.WITHHOLD)
+    assert live.choose(withheld, options, now, now).way is Way.REFRESH
