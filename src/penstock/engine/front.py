@@ -16,9 +16,8 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from penstock.control.events import RefreshRequested
 from penstock.control.state import State
-from penstock.control.touching import Touched, made_by
+from penstock.control.touching import Touched
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Answer, Rows
 from penstock.engine.asked import Asked
@@ -28,6 +27,7 @@ from penstock.engine.known import KnownState
 from penstock.engine.lanes import Lanes, Run
 from penstock.engine.queue import QueryQueue
 from penstock.engine.reads import Reading, readings
+from penstock.engine.refreshing import Refreshing
 from penstock.engine.register import Register
 from penstock.engine.steered import Steered
 from penstock.engine.tallies import Tallies
@@ -94,12 +94,11 @@ class Front:
         self.policy: LivePolicy = find_live_policy(settings.policy)
         self.predictor = Predictor()
         self.tallies = Tallies()
-        # Tells the process that keeps the tables fresh that the log has something for it.
-        self._wake = wake
         self._texts = Texts(warehouse, settings.functions)
         self._known = KnownState(store)
         self._kept = KeptAnswers(settings.kept_bytes)
         self._weighing = Weighing(store, catalogue, self._known, self.predictor, self._kept)
+        self._refreshing = Refreshing(store, self._known, wake)
         self._telling = Telling(store, self.clock)
         weights = next(iter(self.profiles.values())).contract.weights
         self._steered = Steered(self.policy, self._known, store, weights, settings.lanes, wake)
@@ -263,7 +262,7 @@ class Front:
                 return
             asked.way, asked.why, asked.choice = choice.way, choice.why, choice
             if self.policy.is_default and choice.way not in (Way.WAIT, Way.REFRESH):
-                self._hurry(asked, choice, options, steps, now_us)
+                self._refreshing.hurry(asked, choice, options, steps, now_us)
             if choice.way is Way.REJECT:
                 assert choice.rejected is not None
                 self.end(asked, choice.rejected)
@@ -304,34 +303,7 @@ class Front:
         asked.moved(now_us, "waiting", choice.why)
         self._waiting.append(asked)
         if choice.way is Way.REFRESH:
-            self._request(asked, steps, asked.start_by_us, now_us)
-
-    def _hurry(self, asked: Asked, choice: Choice, options: list[Option], steps: tuple[Step, ...], now_us: int) -> None:
-        """Too late for this query; but what is asked for and stale comes before what nobody asks for, and after what is waited for."""
-        if not steps or (choice.prospect is not None and choice.prospect.success >= 0.5):
-            return
-        refresh_us = int(options[-1].wait.mean_s * SECOND_US)
-        self._request(asked, steps, max(asked.deadline_us, now_us + 2 * refresh_us), now_us)
-
-    def _request(self, asked: Asked, steps: tuple[Step, ...], until_us: int, now_us: int) -> None:
-        """Say in the log which partitions are needed until when, unless somebody needs them as soon already."""
-        with self._known.lock:
-            awaited = self._known.now().awaited
-            news = [
-                step
-                for step in steps
-                if step.table not in awaited
-                or not step.partitions <= awaited.partitions(step.table)
-                or (awaited.until(step.table, step.partitions) or until_us + 1) > until_us
-            ]
-            if not news:
-                return
-            state = self._known.now()
-            wanted = tuple((made_by(state, step.table).table.name, step.partitions.intervals) for step in steps)
-            with self.store.write() as conn:
-                self.store.append(conn, [RefreshRequested(now_us, asked.id, wanted, until_us)])
-            self._known.now(0.0)
-        self._wake()
+            self._refreshing.request(asked, steps, asked.start_by_us, now_us)
 
     def _look(self, asked: Asked) -> None:
         """Whether what a waiting query waits for is there, or it cannot wait any longer."""
