@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable
 from time import monotonic
@@ -18,13 +19,15 @@ class Telling:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._lock = threading.Lock()
         self._reads: Counter[str] = Counter()
         self._told_at = monotonic()
         self._read_at = monotonic() - _FADED_S
 
     def read(self, tables: Iterable[str]) -> None:
-        """A query asked for these; the front holds its lock."""
-        self._reads.update(list(tables))
+        """A query asked for these."""
+        with self._lock:
+            self._reads.update(list(tables))
 
     def tell(self, force: bool = False) -> None:
         now = monotonic()
@@ -37,6 +40,7 @@ class Telling:
         if not self._reads and now - self._read_at > _FADED_S:
             return
         self._told_at = now
-        reads, self._reads = self._reads, Counter()
+        with self._lock:
+            reads, self._reads = self._reads, Counter()
         with self._store.write() as conn:
             self._store.append(conn, [DemandSeen(self._clock.now_us(), tuple(sorted(reads.items())))])
