@@ -5,12 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from penstock.sim.figure import COLOURS, new_figure, write_figure
 
 # When there are more lines than colours, the marks tell them apart.
 MARKS = ("o", "s", "^", "D")
+# Panels beside each other; more go below.
+_ACROSS = 4
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,13 @@ def write_chart(
     for line in (line for panel in panels for line in panel.lines if line.mark is not None):
         colour[line.name], marks[line.name] = "black", line.mark or ""
     width = max(6.0, 0.32 * len(labels)) if labels else 5.5
-    figure, axes = new_figure(width * len(panels), 4.2 + 0.22 * len(names), 1, max(1, len(panels)))
-    for panel, axis in zip(panels, axes[0], strict=False):
+    columns = min(_ACROSS, max(1, len(panels)))
+    rows = ceil(len(panels) / columns) or 1
+    figure, grid = new_figure(width * columns, 4.2 * rows + 0.22 * len(names), rows, columns)
+    axes = list(grid.flat)
+    for unused in axes[max(1, len(panels)) :]:
+        unused.set_visible(False)
+    for panel, axis in zip(panels, axes, strict=False):
         for number, line in enumerate(panel.lines):
             xs, means, errors = zip(*line.points, strict=True) if line.points else ((), (), ())
             if labels:
@@ -75,7 +83,7 @@ def write_chart(
                 which(lambda value, _: f"{value:g}")
         if labels:
             axis.set_xticks(range(len(labels)), labels, rotation=60, ha="right", fontsize=8)
-    handles = {name: handle for axis in axes[0] for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    handles = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.suptitle(textwrap.fill(title, round(10 * width * max(1, len(panels)))))
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower left", fontsize=8)

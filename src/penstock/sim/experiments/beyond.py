@@ -129,7 +129,10 @@ def _everywhere(parameters: Mapping[str, Any], seeds: Sequence[int]) -> list[Any
 
 
 def _work_everywhere(task: Task) -> list[Row]:
-    return [{**row, "figure": row["experiment"]} for row in work(task)]
+    return [
+        {**row, "figure": row["experiment"], "workload": f"{row['experiment']}, cycle {row['cycle']:g}"}
+        for row in work(task)
+    ]
 
 
 def _judge_everywhere(rows: list[Row]) -> list[Finding]:
@@ -153,6 +156,6 @@ add(
         _everywhere,
         _work_everywhere,
         _judge_everywhere,
-        Picture("utilisation", LATENESS, "policy", "figure"),
+        Picture("utilisation", LATENESS, "policy", "workload"),
     )
 )
