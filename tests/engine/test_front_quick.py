@@ -124,6 +124,7 @@ def test_what_each_policy_does_with_stale_data(site: Site, policy: str) -> None:
             heard(site, process, hand, "s4", "02T00:20")
             assert ended(asked) is Ending.SUCCESS
             assert asked.answer is not None and asked.answer.lag in (0, 1)
+            assert asked.answer.plain()["lag_when_asked"] == 0
         else:
             assert ended(asked) is Ending.STALE and asked.way is Way.NOW
             assert asked.answer is not None and asked.answer.lag == 1

@@ -99,6 +99,7 @@ class Answer:
             "because": self.why,
             "complete_us": self.complete_us,
             "lag": self.lag,
+            "lag_when_asked": outcome.get("lag"),
             "as_of_us": self.reading.as_of_us if self.reading is not None else None,
             "consistent": self.consistent,
             "versions": [

@@ -229,6 +229,10 @@ _QUERY: dict[str, Any] = {
                 "complete_us": _INSTANT,
                 "as_of_us": _INSTANT,
                 "lag": {"type": ["integer", "null"], "description": "Updates that had arrived and are not in it."},
+                "lag_when_asked": {
+                    "type": ["integer", "null"],
+                    "description": "Of these, those that had arrived when it was asked: what a contract is about.",
+                },
                 "consistent": {"type": "boolean"},
                 "versions": {"type": "array", "items": {"type": "object", "required": ["table", "snapshot"]}},
                 "why": {"type": "string", "description": "Why it was rejected."},
