@@ -42,10 +42,10 @@ WARM_S = float(os.environ.get("PENSTOCK_LIVE_WARM", "120"))
 # machine is slower.
 SPEED = float(os.environ.get("PENSTOCK_LIVE_SPEED", "15"))
 SLOWER, SLOW_FROM, SLOW_TO = 2.5, 0.15, 0.65
-# Twice as long as the runs above, and slower: an outage is one after three periods.
+# Longer than the runs above, and slower: an outage is one after three periods.
 CUT_SPEED = float(os.environ.get("PENSTOCK_LIVE_CUT_SPEED", "10"))
-CUT_SECONDS = 2 * SECONDS
-CUT_FROM, CUT_TO = 0.08, 0.5
+CUT_SECONDS = 1.5 * SECONDS
+CUT_FROM, CUT_TO = 0.05, 0.6
 DEFAULT = RunConfig().policy
 IMMEDIATE = "immediate"
 ORIGIN_US = parse_instant("2026-03-02 23:20")
@@ -209,7 +209,7 @@ def _two_feeds_cut(spark: SparkSession, folder: Path) -> list[dict[str, object]]
     network = CutNetwork(ORIGIN_US, _moment(CUT_SPEED, CUT_SECONDS), cut)
     stage = Stage(spark, folder, network, CUT_SPEED, WARM_S, ALERTS | SYSLOG)
     stage.prepare(DEFAULT)
-    runs = _interleaved(stage, ("adaptive", DEFAULT, "fifo"), max(1, ROUNDS // 2))
+    runs = _interleaved(stage, ("adaptive", DEFAULT, "fifo"), ROUNDS)
     rows: list[dict[str, object]] = []
     for policy, found in runs.items():
         recovered = [_recovered(one) for one in found]

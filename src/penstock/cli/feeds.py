@@ -77,7 +77,7 @@ def recovery_lines(found: Sequence[Recovery], now_us: int, zone: tzinfo) -> list
     lines = []
     for each in found:
         after = f"after {format_duration(_whole(each.outage_us))} of {each.cause} of {each.feed}"
-        expected = "its end is not known yet"
+        expected = "no end in sight (costs are not known yet, or normal work alone fills the tracks)"
         if each.expected_end_us is not None:
             expected = f"expected to end at {_time(each.expected_end_us, now_us, zone)}"
         proven = ""
