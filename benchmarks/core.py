@@ -130,17 +130,17 @@ def folding(events: int = 1_000_000, bases: int = 40, chunk: int = 20_000) -> li
 
 
 def crowded(
-    tables: int, grow: bool, policy: str = "max-benefit", apart_us: int = SECOND_US // 100
+    tables: int, grow: bool, policy: str = "max-benefit", apart_us: int = SECOND_US // 100, tracks: int = 2
 ) -> tuple[Controller, int]:
     """A warehouse in which every table has work to do; with `grow` it is all late, so that every index grows."""
     rng = random.Random(1)
     half = tables // 2
-    feeds = tuple(Feed(f"feed{n}") for n in range(half))
+    feeds = tuple(Feed(f"feed{n}", 60 * MINUTE_US) for n in range(half))
     declared = [Table(f"base{n}", "hour", feed=f"feed{n}", priority=rng.choice([0.1, 1.0, 10.0])) for n in range(half)]
     declared += [Table(f"view{n}", "hour", sources=(Source(f"base{n}", (0, 1)),)) for n in range(half)]
     controller = Controller()
     controller.apply(RunStarted(T0, "bench"))
-    controller.apply(WarehouseDeclared(T0, feeds, tuple(declared), 2, policy))
+    controller.apply(WarehouseDeclared(T0, feeds, tuple(declared), tracks, policy))
     now = T0 + 90 * MINUTE_US
     snapshot = 0
 
@@ -199,7 +199,7 @@ def replanning(tables: int = 10_000, rounds: int = 300) -> list[dict[str, object
     """The default policy, while costs are learned: an update is started and ends after a time that is another than
     expected, so that plans made from its cost must be made again; then a decision."""
     # Batches come spread over half an hour, as they do, not all at once.
-    controller, now = crowded(tables, False, DEFAULT, 30 * MINUTE_US // tables)
+    controller, now = crowded(tables, False, DEFAULT, 30 * MINUTE_US // tables, tracks=8)
     rng = random.Random(3)
     state = controller.state
     (command, *_) = controller.decide(now)
