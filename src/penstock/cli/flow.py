@@ -17,6 +17,7 @@ from penstock.cli.flow_report import print_report, size
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
 from penstock.flows.experience import learned
+from penstock.flows.gathering import gathered
 from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
 from penstock.flows.report import load
@@ -107,8 +108,10 @@ def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGra
             if name in flows:
                 with warehouse.store.read() as conn:
                     measured = warehouse.store.fact(conn, f"flow {name}")
-                graph = flows[name].graph()
-                return learned(graph, load(loads(measured))) if measured else graph
+                if not measured:
+                    return gathered(flows[name]).graph()
+                report = load(loads(measured))
+                return learned(gathered(flows[name], report.selectivities).graph(), report)
             own = sorted(flows)
     key = name.replace("-", "_")
     if key in EXAMPLES:

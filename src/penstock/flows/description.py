@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from penstock.flows.activities import UNKNOWN, Activity, Aggregate, Check, Shape, Sql, Wrong
+from penstock.flows.activities import UNKNOWN, Activity, Aggregate, Check, Gather, Shape, Sql, Wrong
 from penstock.flows.graph import FlowGraph, Node, NodeKind
 from penstock.model.schema import Schema
 
@@ -133,6 +133,7 @@ _ESTIMATES: dict[str, tuple[float, float]] = {
     "look_up": (0.95, 0.6),
     "join": (0.8, 1.0),
     "aggregate": (0.1, 0.8),
+    "part": (0.3, 0.1),
     "pivot": (0.1, 0.8),
     "unpivot": (3.0, 0.3),
     "deduplicate": (0.9, 1.5),
@@ -170,6 +171,8 @@ def _node(step: Step, shape: Shape | None, rows: Mapping[str, float]) -> Node:
     selectivity, cost = _ESTIMATES.get(step.does.kind, (1.0, 0.2))
     if isinstance(step.does, Aggregate) and not step.does.by:
         selectivity = 0.0
+    if isinstance(step.does, Gather):
+        selectivity, cost = (each * len(step.does.sets) for each in _ESTIMATES["aggregate"])
     reads = shape.reads if shape is not None else None
     if isinstance(step.does, Check) and step.does.bad == "quarantine":
         reads = None  # a row that is kept for people is kept whole

@@ -52,6 +52,12 @@ class FlowReport:
         return sum(activity.rejected for activity in self.activities)
 
     @property
+    def selectivities(self) -> dict[str, float]:
+        """Rows out for a row in, by activity; not of parts, whose rows are groups of others, too."""
+        known = ((run.name, run.selectivity) for run in self.activities if run.kind != "part")
+        return {name: selectivity for name, selectivity in known if selectivity is not None}
+
+    @property
     def cpu_s(self) -> float:
         return sum(step.cpu_s for step in self.steps)
 

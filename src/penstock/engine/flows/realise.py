@@ -21,12 +21,14 @@ from penstock.flows.activities import (
     Derive,
     Drop,
     Filter,
+    Gather,
     HasType,
     InDomain,
     Join,
     Lookup,
     Matches,
     NotNull,
+    Part,
     Pivot,
     Reformat,
     Route,
@@ -38,7 +40,7 @@ from penstock.flows.activities import (
     Unpivot,
 )
 from penstock.flows.activities.checks import Literal
-from penstock.flows.activities.group import direction
+from penstock.flows.activities.group import SET, direction
 from penstock.model.schema import Schema, parse_ddl
 
 _NUMBER, _FOUND = "_penstock_n", "_penstock_found"
@@ -232,6 +234,20 @@ def _(activity: SortedUnion, given: Inputs) -> DataFrame:
 def _(activity: Aggregate, given: Inputs) -> DataFrame:
     computed = [F.expr(f"{expression} as {quoted(name)}") for name, expression in activity.expressions]
     return given.rows.groupBy(*map(quoted, activity.by)).agg(*computed)
+
+
+@realise.register
+def _(activity: Gather, given: Inputs) -> DataFrame:
+    computed = [F.expr(f"{expression} as {quoted(name)}") for name, expression in activity.expressions]
+    sets = [[F.col(quoted(key)) for key in keys] for keys in activity.sets]
+    grouped = given.rows.groupingSets(sets, *(F.col(quoted(key)) for key in activity.keys))
+    return grouped.agg(*computed, F.grouping_id().cast("int").alias(SET))
+
+
+@realise.register
+def _(activity: Part, given: Inputs) -> DataFrame:
+    own = given.rows.where(f"{SET} = {activity.number}")
+    return own.select(*map(quoted, (*activity.by, *activity.measures)))
 
 
 @realise.register

@@ -13,6 +13,7 @@ from penstock.engine.flows.run import FlowRun, World
 from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
 from penstock.engine.rows import Staged, read_files, stage
 from penstock.flows.description import TypedFlow
+from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport
 from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.model.grain import WHOLE
@@ -33,7 +34,9 @@ def run_flow(
 ) -> FlowReport:
     """Each target in a folder of its own name, refused rows in `<flow>_quarantine`. `rows` are those of the sources, where
     they are known: the plan is better with them."""
-    plan = plan or plan_staging(flow.graph(rows), MEMORY_SHARE * storage_bytes(session)[0])
+    if plan is None:
+        flow = gathered(flow)
+        plan = plan_staging(flow.graph(rows), MEMORY_SHARE * storage_bytes(session)[0])
 
     def write(table: str, frame: DataFrame) -> Staged:
         return stage(frame, folder / table, str(folder / table), None, WHOLE, input_bytes)

@@ -24,7 +24,9 @@ from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import quoted, read_files, stage
+from penstock.flows.description import TypedFlow
 from penstock.flows.experience import learned
+from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport, load, total
 from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.model.grain import WHOLE
@@ -178,9 +180,8 @@ class FlowWork:
     def _run(
         self, job: Job, definition: Definition, given: _Input, folder: str, only: Only = lambda _definition: None
     ) -> tuple[FlowReport, dict[str, Files]]:
-        typed, size, key = definition.flow, given.size_bytes, given.key
-        assert typed is not None
-        plan = self._plan(definition, given.rows)
+        size, key = given.size_bytes, given.key
+        typed, plan = self._plan(definition, given.rows)
         results = self.kept.take(job.table, key) if key is not None else {}
 
         def write(table: str, frame: DataFrame) -> Files:
@@ -232,14 +233,16 @@ class FlowWork:
     def _slots(self) -> int:
         return max(1, int(self.session.sparkContext.defaultParallelism))
 
-    def _plan(self, definition: Definition, rows: dict[str, float]) -> StagingPlan:
+    def _plan(self, definition: Definition, rows: dict[str, float]) -> tuple[TypedFlow, StagingPlan]:
         assert definition.flow is not None
-        graph = definition.flow.graph(rows)
         with self.store.read() as conn:
-            measured = self.store.fact(conn, f"flow {graph.name}")
-        if measured:
-            graph = learned(graph, load(json.loads(measured)), rows)
-        return plan_staging(graph, MEMORY_SHARE * storage_bytes(self.session)[0])
+            measured = self.store.fact(conn, f"flow {definition.flow.flow.name}")
+        report = load(json.loads(measured)) if measured else None
+        typed = gathered(definition.flow, report.selectivities if report is not None else None)
+        graph = typed.graph(rows)
+        if report is not None:
+            graph = learned(graph, report, rows)
+        return typed, plan_staging(graph, MEMORY_SHARE * storage_bytes(self.session)[0])
 
     def _key(
         self, job: Job, definition: Definition, partitions: PartitionSet, slices: Sequence[tuple[str, Slice]]

@@ -5,7 +5,7 @@ from penstock.flows.activities.checks import Filter, HasType, InDomain, Matches,
 from penstock.flows.activities.columns import Derive, Drop, Reformat, Select
 from penstock.flows.activities.combine import Join, Lookup, SortedUnion, Union
 from penstock.flows.activities.function import BlackBox
-from penstock.flows.activities.group import Aggregate, Deduplicate, Pivot, Sort, Unpivot
+from penstock.flows.activities.group import Aggregate, Deduplicate, Gather, Part, Pivot, Sort, Unpivot
 from penstock.flows.activities.history import AttachKey, Difference, NewKeys, Overwrite, Versions
 from penstock.flows.activities.route import Route, Split
 
@@ -23,6 +23,7 @@ __all__ = [
     "Difference",
     "Drop",
     "Filter",
+    "Gather",
     "HasType",
     "InDomain",
     "Join",
@@ -31,6 +32,7 @@ __all__ = [
     "NewKeys",
     "NotNull",
     "Overwrite",
+    "Part",
     "Pivot",
     "Reformat",
     "Route",

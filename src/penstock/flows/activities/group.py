@@ -40,6 +40,50 @@ class Aggregate(Activity):
         return Shape(once((*keys, *new)), reads | frozenset(names(keys)), frozenset(names(new)))
 
 
+# The column that tells of which set of keys a group is.
+SET = "_penstock_set"
+
+
+@dataclass(frozen=True)
+class Gather(Activity):
+    """The groups of several aggregates with the same measures, one after the other. Nobody declares it: see `gathering`."""
+
+    kind: ClassVar[str] = "gather"
+    blocking: ClassVar[bool] = True
+
+    sets: tuple[tuple[str, ...], ...] = ()
+    expressions: Expressions = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple({key.lower(): key for keys in self.sets for key in keys}.values())
+
+    def number(self, by: Sequence[str]) -> int:
+        """How Spark numbers a set of keys: a bit for each key that is not in it, the first key highest."""
+        own = {key.lower() for key in by}
+        number = 0
+        for key in self.keys:
+            number = number * 2 + (key.lower() not in own)
+        return number
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        raise NotImplementedError("made when the flow runs, from aggregates with columns that are known")
+
+
+@dataclass(frozen=True)
+class Part(Activity):
+    """The groups of one aggregate among those of several."""
+
+    kind: ClassVar[str] = "part"
+
+    number: int = 0
+    by: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        raise NotImplementedError("made when the flow runs, from aggregates with columns that are known")
+
+
 @dataclass(frozen=True)
 class Sort(Activity):
     """The same rows in the order of these columns (`price desc`)."""

@@ -1,0 +1,82 @@
+"""Aggregates of the same rows, computed in one pass.
+
+Aggregates that compute the same measures of one recordset for different keys need its rows once: each row counts for a
+group of every set of keys. Rows need not be staged for that, only groups, which are few. Where groups are hardly fewer
+than rows, a copy of each row for every aggregate is more than staging it once: then the flow stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from penstock.flows.activities import Aggregate, Gather, Part, Shape
+from penstock.flows.activities.group import SET
+from penstock.flows.description import Step, TypedFlow
+from penstock.model.schema import Column
+
+# With fewer aggregates there is little to gain.
+AT_LEAST = 3
+# Until a run has told: the groups of an aggregate, as a share of its rows.
+_GROUPS = 0.1
+
+
+def gathered(typed: TypedFlow, selectivities: Mapping[str, float] | None = None) -> TypedFlow:
+    """The flow in which aggregates that can share a pass do so. `selectivities` are those of an earlier run, by activity."""
+    known = selectivities or {}
+    steps = {step.name: step for step in typed.flow.steps}
+    shapes = dict(typed.shapes)
+    before: dict[str, Step] = {}
+    for provider, members in _alike(typed):
+        name = f"{provider}: groups"
+        share = known.get(name, sum(known.get(member.name, _GROUPS) for member in members))
+        if name in steps or share > 1.0:
+            continue
+        step, shape = _gather(typed, name, provider, members)
+        before[members[0].name], shapes[name] = step, shape
+        for member in members:
+            does, own = member.does, typed.shapes[member.name]
+            assert isinstance(does, Aggregate) and own is not None and isinstance(step.does, Gather)
+            part = Part(step.does.number(does.by), does.by, tuple(measure for measure, _ in does.expressions))
+            steps[member.name] = replace(member, does=part, inputs=(name,))
+            read = frozenset(column.name for column in own.columns) | {SET}
+            shapes[member.name] = Shape(own.columns, read)
+    ordered = [
+        each for step in typed.flow.steps for each in (before.get(step.name), steps[step.name]) if each is not None
+    ]
+    return TypedFlow(replace(typed.flow, steps=tuple(ordered)), shapes)
+
+
+def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[Step]]]:
+    """Aggregates of one provider with the same measures."""
+    found: dict[tuple[str, object], list[Step]] = {}
+    for step in typed.flow.steps:
+        does = step.does
+        if not isinstance(does, Aggregate) or not does.by or typed.shapes[step.name] is None:
+            continue
+        # Distinct values of a measure would need a further copy of the rows.
+        if not any("distinct" in expression.lower() for _, expression in does.expressions):
+            found.setdefault((step.inputs[0], does.expressions), []).append(step)
+    for (provider, _), members in found.items():
+        if len(members) >= AT_LEAST:
+            yield provider, members
+
+
+def _gather(typed: TypedFlow, name: str, provider: str, members: list[Step]) -> tuple[Step, Shape]:
+    keys: dict[str, Column] = {}
+    measures: tuple[Column, ...] = ()
+    sets: dict[frozenset[str], tuple[str, ...]] = {}
+    reads: frozenset[str] = frozenset()
+    for member in members:
+        does, shape = member.does, typed.shapes[member.name]
+        assert isinstance(does, Aggregate) and shape is not None and shape.reads is not None
+        sets.setdefault(frozenset(key.lower() for key in does.by), does.by)
+        for key in shape.columns[: len(does.by)]:
+            keys.setdefault(key.name.lower(), key)
+        measures, reads = shape.columns[len(does.by) :], reads | shape.reads
+    first = members[0]
+    assert isinstance(first.does, Aggregate)
+    gather = Gather(tuple(sets.values()), first.does.expressions)
+    columns = (*keys.values(), *measures, Column(SET, "int"))
+    made = frozenset((SET, *(measure.name for measure in measures)))
+    return Step(name, gather, (provider,), first.line), Shape(columns, reads, made)
