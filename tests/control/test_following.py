@@ -25,7 +25,7 @@ from penstock.control.following import modulation
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.model.partitions import EVERYTHING
-from penstock.model.tables import Feed, Table
+from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.queries.demand import Modulator
 from tests.control import schedule_world
@@ -37,11 +37,11 @@ S = SECOND_US
 class World:
     """Two base tables, fed together, on one track; an update takes 8 of every 10 seconds."""
 
-    def __init__(self, updates: str, *tables: Table) -> None:
+    def __init__(self, updates: str, *tables: Table, tracks: int = 1) -> None:
         self.now = 1_700_000_000 * S
         self.controller = Controller()
         feeds = (Feed("f", period_us=10 * S), Feed("g", period_us=10 * S))
-        self.controller.apply(WarehouseDeclared(self.now, feeds, tables, 1, "max-benefit", updates))  # type: ignore[arg-type]
+        self.controller.apply(WarehouseDeclared(self.now, feeds, tables, tracks, "max-benefit", updates))  # type: ignore[arg-type]
         self.files = 0
         self.started: list[str] = []
 
@@ -52,7 +52,7 @@ class World:
     def work(self, seconds: float) -> None:
         """Whatever there is to do now, one after the other."""
         while commands := self.controller.decide(self.now):
-            (command,) = commands
+            command = commands[0]
             self.started.append(command.job.table)
             self.controller.apply(UpdateStarted(self.now, command.job, 0, command.why))
             self.now += int(seconds * S)
@@ -119,6 +119,27 @@ def test_a_priority_that_was_written_down_stays() -> None:
     assert started.count("cold") == 10
     state = world.controller.state
     assert {modulation(state, state.tables[name]).priority_factor for name in ("hot", "cold")} == {1.0}
+
+
+def test_a_track_is_kept_for_what_a_query_waits_for() -> None:
+    """The view that a query waits for becomes ready when its source is loaded. Until then the other track stays free,
+    though another table could run; but not longer than a period, and not if the query has given up."""
+    view = Table("view", sources=(Source("hot"),))
+    for deadline, wake in ((MINUTE_US, 10 * S), (3 * S, 3 * S + 1)):
+        world = World("demand", *BOTH, view, tracks=2)
+        world.rounds(2)
+        world.file("f")
+        want = (("hot", EVERYTHING.intervals), ("view", EVERYTHING.intervals))
+        began = world.now
+        world.controller.apply(RefreshRequested(began, "q", want, began + deadline))
+        (command,) = world.controller.decide(world.now)
+        assert command.job.table == "hot"
+        world.controller.apply(UpdateStarted(world.now, command.job, 0, command.why))
+        world.file("g")
+        assert world.controller.decide(world.now) == [] and "cold" in world.controller.ready
+        assert world.controller.wake_at_us == began + wake
+        (other,) = world.controller.decide(began + wake)
+        assert other.job.table == "cold"
 
 
 def test_on_demand_waits_for_a_query() -> None:

@@ -32,6 +32,11 @@ class Awaited:
         self._tables.setdefault(table, IntervalMap(min)).add(partitions, deadline_us)
         self.next_us = min(self.next_us, deadline_us)
 
+    def ends(self, now_us: int) -> dict[str, int]:
+        """The tables that someone still waits for, and when the last who does gives up."""
+        last = {name: max(until for _, _, until in wants.pieces()) for name, wants in self._tables.items()}
+        return {name: until for name, until in last.items() if until >= now_us}
+
     def partitions(self, table: str) -> PartitionSet:
         found = self._tables.get(table)
         return EMPTY if found is None else found.domain()

@@ -19,7 +19,7 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.following import deferred_until
+from penstock.control.following import deferred_until, gives_way_until
 from penstock.control.grouping import ready_group
 from penstock.control.lag import lag_us
 from penstock.control.outlook import LearnedOutlook
@@ -170,8 +170,31 @@ class Controller:
                 state.now_us,
                 memory if number == 1 else None,
             )
-            for number, start in enumerate(decision.starts, 1)
+            for number, start in enumerate(self._first_who_is_awaited(decision.starts, len(free)), 1)
         ]
+
+    def _first_who_is_awaited(self, starts: Sequence[Start], free: int) -> Sequence[Start]:
+        """A table that a query waits for may become ready at any moment, when its source is loaded: a track is kept for
+        it, as updates are not interrupted."""
+        state = self.state
+        if state.updates != "demand" or not state.awaited:
+            return starts
+        waiting = state.awaited.ends(state.now_us)
+        for name in (*(start.table for start in starts), *(running.job.table for running in state.busy.values())):
+            waiting.pop(name, None)
+        kept: list[Start] = []
+        spare = free - len(waiting) - sum(self.ready[start.table].awaited_us is not None for start in starts)
+        for start in starts:
+            until = gives_way_until(state, self.ready[start.table])
+            if until <= state.now_us:
+                kept.append(start)
+            elif spare > 0:
+                kept.append(start)
+                spare -= 1
+            else:
+                until = min(until, 1 + min(waiting.values(), default=until))
+                self._woken = until if self._woken is None else min(self._woken, until)
+        return kept
 
     def _because(self, start: Start) -> str:
         hurry = self.ready[start.table].awaited_us is not None

@@ -13,6 +13,7 @@ from penstock.control.tablestate import TableState
 from penstock.model.graph import Graph
 from penstock.model.time import END_US, format_duration
 from penstock.queries.demand import Modulation, Modulator
+from penstock.scheduling.jobs import ReadyJob
 
 _ON_DEMAND = "it is updated when a query needs it, or when a freshness target would else be missed"
 
@@ -70,3 +71,16 @@ def deferred_until(state: State, table: TableState) -> int | None:
     if not own.is_targeted(table.table.name):
         return END_US
     return table.last.started_us + own.longest_gap_us(table.table.name, table.cost.expected_s(table.amount))
+
+
+def gives_way_until(state: State, job: ReadyJob) -> int:
+    """Until when an update that nobody waits for leaves its track to those that a query waits for: a period at the most,
+    and no longer than its target allows."""
+    table = state.tables[job.table]
+    if state.updates != "demand" or job.awaited_us is not None or table.last is None:
+        return 0
+    until = job.release_us + state.graph.periods_us[job.table]
+    own = _modulator(state.graph)
+    if own.is_targeted(job.table):
+        until = min(until, table.last.started_us + own.longest_gap_us(job.table, job.expected_s))
+    return until
