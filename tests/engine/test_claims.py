@@ -106,9 +106,10 @@ def check(
     assert reading is not None and answer.complete_us is not None
     need = one.contract.freshness.lag
     if isinstance(answer.outcome, Success):
-        assert one.ended_us <= one.deadline_us and (need is None or reading.lag <= need)
+        # Of what had arrived when it was asked; the lag that it tells counts what came since, too.
+        assert one.ended_us <= one.deadline_us and (need is None or reading.lag_at(one.arrived_us) <= need)
     if isinstance(answer.outcome, Stale):
-        assert need is not None and reading.lag > need
+        assert need is not None and reading.lag_at(one.arrived_us) > need
         assert answer.outcome.withheld == (one.contract.when_stale is WhenStale.WITHHOLD) == (answer.rows == [])
         if answer.outcome.withheld:
             return

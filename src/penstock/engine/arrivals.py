@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +161,8 @@ class Arrivals:
 
     def _record(self, conn: Connection, feed: FeedDeclaration, look: _Look, row: Any) -> list[Event]:
         """Write down what was seen of a file; gives the event that it is, if it is one."""
-        file, now_us = look.file, look.file.arrived_us
+        # It is known from now on, when nobody else writes: the log is in the order of its times.
+        file, now_us = look.file, self._now_us()
         if row is not None and row.checksum == file.checksum:
             # Touched, not changed: keep what is known of it.
             self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)
@@ -171,7 +172,7 @@ class Arrivals:
         if look.reason is not None:
             return [FileQuarantined(now_us, feed.name, file, look.reason)]
         if look.promise is not None:
-            return [look.promise]
+            return [replace(look.promise, at_us=now_us)]
         span = self._store.loaded_span(conn, feed.name, file.uri) if row is not None else None
         if span is not None:
             return [FileRewritten(now_us, feed.name, file, span)]

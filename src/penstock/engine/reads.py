@@ -68,11 +68,21 @@ def readings(
         return [best]
     anyway = tuple(_newest_version(state, name, False) for name in touched)
     found = [_measured(store, conn, state, anyway, False, now_us)]
-    older = tuple(consistent_versions(store, catalogue, conn, list(touched)).values())
+    older = tuple(consistent_versions(store, catalogue, conn, list(touched), _abreast(state, touched)).values())
     if all(version.consistent for version in older):
         one = _measured(store, conn, state, older, True, now_us)
         found.append(replace(one, newest=False))
     return found
+
+
+def _abreast(state: State, tables: Iterable[str]) -> list[list[str]]:
+    """Views of the same base tables that follow them as data come: they are to be read as of the same time."""
+    groups: dict[frozenset[str], list[str]] = {}
+    for name in tables:
+        table = state.tables[name].table
+        if not table.is_base and table.when == "continuous" and state.graph.flows[name]:
+            groups.setdefault(frozenset(state.graph.origins[name]), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _check_exists(state: State, tables: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ choice, because stepping back is the only way to agree and no table steps back f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,9 +60,14 @@ class Candidate:
 
 
 def consistent_versions(
-    store: Store, catalogue: Catalogue, conn: Connection, tables: Sequence[str]
+    store: Store,
+    catalogue: Catalogue,
+    conn: Connection,
+    tables: Sequence[str],
+    abreast: Sequence[Collection[str]] = (),
 ) -> dict[str, Version]:
-    """The newest versions of the tables that agree on every base table they share."""
+    """The newest versions of the tables that agree on every base table they share, and of which those that go `abreast` have
+    come equally far."""
     candidates = {}
     for table in tables:
         found = [
@@ -81,7 +86,7 @@ def consistent_versions(
         read_at = head if following is None else following - 1
         return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent, one.reflects)
 
-    chosen = agree(candidates)
+    chosen = agree(candidates, abreast) or agree(candidates)
     if chosen is not None:
         picked = {table: version(table, one, True) for table, one in chosen.items()}
         if all(_kept(catalogue, conn, one) for one in picked.values()):
@@ -97,8 +102,12 @@ def _kept(catalogue: Catalogue, conn: Connection, version: Version) -> bool:
     return True
 
 
-def agree(candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate] | None:
-    """Of each table the newest candidate (they come newest first) such that all agree; None if there is none."""
+def agree(
+    candidates: Mapping[str, Sequence[Candidate]], abreast: Sequence[Collection[str]] = ()
+) -> dict[str, Candidate] | None:
+    """Of each table the newest candidate (they come newest first) such that all agree; None if there is none. Up to its edge
+    a table may hold a publication of its base that a table before it has taken up further: of tables that go abreast none
+    may go further than the others."""
     at = dict.fromkeys(candidates, 0)
     while True:
         chosen = {table: candidates[table][at[table]] for table in candidates}
@@ -106,11 +115,14 @@ def agree(candidates: Mapping[str, Sequence[Candidate]]) -> dict[str, Candidate]
         for one in chosen.values():
             for base, snapshot in one.reflects.items():
                 oldest[base] = min(snapshot, oldest.get(base, snapshot))
-        ahead = [
+        ahead = {
             table
             for table, one in chosen.items()
             if any(snapshot > oldest[base] for base, snapshot in one.reflects.items())
-        ]
+        }
+        for group in abreast:
+            edges = {table: chosen[table].complete_us or 0 for table in group}
+            ahead |= {table for table, edge_us in edges.items() if edge_us > min(edges.values())}
         if not ahead:
             return chosen
         for table in ahead:
