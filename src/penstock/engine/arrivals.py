@@ -161,8 +161,9 @@ class Arrivals:
 
     def _record(self, conn: Connection, feed: FeedDeclaration, look: _Look, row: Any) -> list[Event]:
         """Write down what was seen of a file; gives the event that it is, if it is one."""
-        # It is known from now on, when nobody else writes: the log is in the order of its times.
-        file, now_us = look.file, self._now_us()
+        # It has arrived now that it is known, and while nobody else writes: the log is in the order of its times.
+        now_us = self._now_us()
+        file = replace(look.file, arrived_us=now_us)
         if row is not None and row.checksum == file.checksum:
             # Touched, not changed: keep what is known of it.
             self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)

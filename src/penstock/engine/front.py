@@ -368,8 +368,9 @@ class Front:
     def pin(self, run: Run) -> tuple[Reading, int]:
         """The versions for a run, kept while it lasts, and how many bytes they are."""
         asked = run.members[0] if run.members else run.first
-        now_us = self.clock.now_us()
         with self._known.lock, self.store.write() as conn:
+            # Nobody else writes now: what is known at this time is in the state, and nothing else.
+            now_us = self.clock.now_us()
             state = self._known.at(conn)
             found = readings(self.store, self.catalogue, conn, state, asked.touched, now_us)
             able = [reading for reading in found if reading.consistent or not asked.contract.consistent]
