@@ -22,7 +22,7 @@ from penstock.control.state import State
 from penstock.control.status import TableStatus
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
-from penstock.model.time import BEGIN_US, format_instant
+from penstock.model.time import BEGIN_US, SECOND_US, format_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -116,6 +116,7 @@ def _span(where: PartitionSet, zone: tzinfo) -> str:
     first, last = where.intervals[0][0], where.intervals[-1][1]
     if first <= BEGIN_US:
         return "as a whole"
+    last = last // SECOND_US * SECOND_US  # an edge lies just behind the last record
     pieces = f", in {len(where.intervals)} pieces" if len(where.intervals) > 1 else ""
     return f"from {format_instant(first, zone)} to {format_instant(last, zone)}{pieces}"
 
