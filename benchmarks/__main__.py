@@ -15,22 +15,28 @@ RESULTS = Path("bench-results") / "results.json"
 
 
 def main(names: list[str]) -> None:
-    console = Console()
+    # Into a file goes all of every column.
+    console = Console(width=None if sys.stdout.isatty() else 220)
     rows: list[dict[str, object]] = []
     for name in names or SUITES:
         console.print(f"[bold]{name}[/] …")
         found = import_module(f"benchmarks.{name}").run()
         rows += [{"suite": name, **row} for row in found]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    for column in columns:
-        table.add_column(column, justify="right" if column not in ("suite", "benchmark", "against") else "left")
-    for row in rows:
-        table.add_row(*(_text(row.get(column)) for column in columns))
-    console.print(table)
+        console.print(_table(found))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(rows, indent=1))
     console.print(f"written to {RESULTS}")
+
+
+def _table(rows: list[dict[str, object]]) -> Table:
+    """One suite's, with the columns that it has."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("benchmark", "against", "policy") else "right")
+    for row in rows:
+        table.add_row(*(_text(row.get(column)) for column in columns))
+    return table
 
 
 def _text(value: object) -> str:

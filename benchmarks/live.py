@@ -33,14 +33,14 @@ from penstock.sim.whatif.recording import Recording, record
 from penstock.sim.whatif.replay import Replay
 
 # Of each run.
-SECONDS = float(os.environ.get("PENSTOCK_LIVE_SECONDS", "36"))
-ROUNDS = int(os.environ.get("PENSTOCK_LIVE_ROUNDS", "2"))
+SECONDS = float(os.environ.get("PENSTOCK_LIVE_SECONDS", "40"))
+ROUNDS = int(os.environ.get("PENSTOCK_LIVE_ROUNDS", "3"))
 PARTS = os.environ.get("PENSTOCK_LIVE_PARTS", "slow,cut").split(",")
 # Before them: the history is loaded, costs are learned, and the JVM compiles what is run often. That takes two minutes.
 WARM_S = float(os.environ.get("PENSTOCK_LIVE_WARM", "120"))
-# Times real time: so that one update for each file would keep half of the tracks busy, and more than all of them while the
+# Times real time: so that one update for each file would keep most of the tracks busy, and more than all of them while the
 # machine is slower.
-SPEED = float(os.environ.get("PENSTOCK_LIVE_SPEED", "15"))
+SPEED = float(os.environ.get("PENSTOCK_LIVE_SPEED", "25"))
 SLOWER, SLOW_FROM, SLOW_TO = 2.5, 0.15, 0.65
 # Longer than the runs above, and slower: an outage is one after three periods.
 CUT_SPEED = float(os.environ.get("PENSTOCK_LIVE_CUT_SPEED", "10"))
@@ -96,18 +96,21 @@ def _interleaved(stage: Stage, policies: tuple[str, ...], rounds: int) -> dict[s
     for number in range(rounds):
         for policy in policies if number % 2 == 0 else reversed(policies):
             one = stage.run(policy)
-            print(f"  {policy}: {one.weighted_s:.0f} s, {one.updates} updates, busy {one.busy:.0%}", flush=True)
+            print(f"  {_label(policy)}: {one.weighted_s:.0f} s, {one.updates} updates, busy {one.busy:.0%}", flush=True)
             found[policy].append(one)
     return found
+
+
+def _label(policy: str) -> str:
+    return "default" if policy == DEFAULT else policy
 
 
 def _row(name: str, policy: str, runs: list[Run], base: list[Run]) -> dict[str, Any]:
     weighted = mean(one.weighted_s for one in runs)
     return {
-        "benchmark": f"live: {name}",
-        "against": policy,
-        "value": weighted,
-        "unit": "s, staleness by priority",
+        "benchmark": name,
+        "policy": _label(policy),
+        "staleness_s": weighted,
         "ratio": weighted / mean(one.weighted_s for one in base),
         "in_target": mean(mean(one.in_target.values()) for one in runs),
         "busy": mean(one.busy for one in runs),

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.clustering import Clusters, kept
+from penstock.scheduling.placement.clustering import Clusters, stretch
 from penstock.scheduling.placement.proportional import clusters
 
 
@@ -34,8 +34,11 @@ def test_as_if_made_anew(seed: int, k: float, by: str) -> None:
         found.change(changed)
         anew = Clusters(jobs.values(), k, by, tracks)
         assert found.cluster == anew.cluster and found.loads == anew.loads and found.shortest_s == anew.shortest_s
-        groups = clusters(kept(list(jobs.values()), tracks)[0], k, by)
-        assert found.loads == pytest.approx([sum(one.utilisation for one in group) for group in groups], abs=1e-9)
+        alone = [one._replace(period_s=max(one.period_s, one.cost_s)) for one in jobs.values()]
+        whole = sum(one.utilisation for one in alone)
+        longer = [one._replace(period_s=one.period_s * stretch(whole / tracks)) for one in alone]
+        loads = [sum(one.utilisation for one in group) for group in clusters(longer, k, by)]
+        assert found.loads == pytest.approx([load / sum(loads) * min(whole, tracks) for load in loads], abs=1e-9)
         assert (found.cluster is before) == (found.cluster == before)
         same += found.cluster is before
     assert same or count > 1
@@ -48,6 +51,24 @@ def test_most_changes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "_make", lambda: pytest.fail("all was made again"))
     for _ in range(500):
         found.change([Recurring(f"t{rng.randrange(100)}", 1000.0, rng.uniform(0.5, 200))])
+
+
+def test_also_in_an_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cost changes the load by a thousandth: periods are stretched as before nearly always."""
+    rng = Random(1)
+    found = Clusters([Recurring(f"t{n}", 1000.0, rng.uniform(1, 2000)) for n in range(1000)], 1.0, "E", 20)
+    made = 0
+    make = found._make
+
+    def counted() -> None:
+        nonlocal made
+        made += 1
+        make()
+
+    monkeypatch.setattr(found, "_make", counted)
+    for _ in range(500):
+        found.change([Recurring(f"t{rng.randrange(1000)}", 1000.0, rng.uniform(1, 2000))])
+    assert made < 25
 
 
 @pytest.mark.parametrize("seed", range(10))

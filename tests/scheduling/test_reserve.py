@@ -9,18 +9,23 @@ from penstock.model.tables import Feed, Table
 from penstock.model.time import SECOND_US
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.clustering import kept
+from penstock.scheduling.placement.clustering import Clusters, stretch
 from penstock.scheduling.policies import bound, find_policy
 
 
 def test_periods_that_can_be_kept() -> None:
     jobs = [Recurring("a", 10.0, 6.0), Recurring("b", 60.0, 30.0)]
-    assert kept(jobs, 2) == (jobs, False)  # 0.6 + 0.5 tracks
-    # One track is enough for 1 / 1.1 of that: 11 and 66 s.
-    assert [job.period_s for job in kept(jobs, 1)[0]] == pytest.approx([11.0, 66.0])
+    assert Clusters(jobs, 1.0, "P", 2).shortest_s == [10.0, 60.0]
+    assert Clusters(jobs, 1.0, "P", 2).loads == pytest.approx([0.6, 0.5])
+    # One track is enough for 1 / 1.1 of that; periods are stretched by the next sixteenth of a doubling.
+    found = Clusters(jobs, 1.0, "P", 1)
+    assert found.shortest_s == pytest.approx([10 * 2 ** (3 / 16), 60 * 2 ** (3 / 16)])
+    assert found.loads == pytest.approx([0.6 / 1.1, 0.5 / 1.1])
     # A table whose update takes longer than its period uses one track, not six; 1 + 1 + 0.1 tracks are 1.05 times two.
     jobs = [Recurring("a", 10.0, 60.0), Recurring("b", 60.0, 60.0), Recurring("c", 300.0, 30.0)]
-    assert [job.period_s for job in kept(jobs, 2)[0]] == pytest.approx([63.0, 63.0, 315.0])
+    assert sum(Clusters(jobs, 1.0, "E", 2).loads) == pytest.approx(2.0)
+    assert Clusters(jobs, 1.0, "E", 2).shortest_s == pytest.approx([60 * 2 ** (2 / 16)])
+    assert stretch(0.3) == stretch(1.0) == 1.0 and stretch(2.0) == 2.0
 
 
 class Costs:

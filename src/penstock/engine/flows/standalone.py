@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
@@ -32,14 +33,21 @@ def run_flow(
     input_bytes: int = 1 << 40,
     between: Callable[[str], None] = lambda _name: None,
 ) -> FlowReport:
-    """Each target in a folder of its own name, refused rows in `<flow>_quarantine`. `rows` are those of the sources, where
+    """Each target in a folder of its own name, beside what is there; refused rows in `<flow>_quarantine`. `rows` are those of the sources, where
     they are known: the plan is better with them."""
     if plan is None:
         flow = gathered(flow)
         plan = plan_staging(flow.graph(rows), MEMORY_SHARE * storage_bytes(session)[0])
 
+    # As they are now: what this run writes beside them is not loaded yet.
+    before = {table: [str(path) for path in (folder / table).rglob("*.parquet")] for table in flow.flow.targets}
+
     def write(table: str, frame: DataFrame) -> Staged:
-        return stage(frame, folder / table, str(folder / table), None, WHOLE, input_bytes)
+        place = folder / table
+        staged = stage(frame, place, str(place), None, WHOLE, input_bytes)
+        return replace(
+            staged, files=tuple(file for file in staged.files if str(place / file.path) not in before[table])
+        )
 
     def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Staged:
         parts = [as_refused(frame, activity, reason, flow.flow.name) for activity, reason, frame in refused]
@@ -47,9 +55,7 @@ def run_flow(
         return stage(reduce(DataFrame.unionAll, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0)
 
     def loaded(table: str, columns: Schema) -> DataFrame:
-        place = folder / table
-        paths = [str(path) for path in place.rglob("*.parquet")] if place.exists() else []
-        return read_files(session, paths, columns, 0)
+        return read_files(session, before[table], columns, 0)
 
     def paths(table: str, files: Staged) -> list[str]:
         return [str(folder / table / file.path) for file in files.files]

@@ -270,8 +270,10 @@ def _held(graph: Graph) -> dict[str, int]:
 
 def _merging(tasks: list[Task], tracks: int, startups_us: Mapping[str, int]) -> tuple[list[Task], dict[str, int]]:
     """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
-    nobody waits longer for it than without."""
-    limit = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
+    nobody waits longer for it than without. Where the tracks cannot do all, nothing is proven that could be lost: then as
+    many as fit into a period."""
+    longest_others = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
+    limit = longest_others if total_utilisation(tasks) <= tracks else max(task.period_us for task in tasks)
     found, merged = [], {}
     for task in tasks:
         start_up = min(startups_us.get(task.table, 0), task.cost_us)
