@@ -37,7 +37,7 @@ Log = Iterator[tuple[int, Event]]
 
 
 def run() -> list[dict[str, object]]:
-    return [*folding(), *deciding(grow=False), *deciding(grow=True), *replanning()]
+    return [*folding(), *deciding(grow=False), *deciding(grow=True), *replanning(), *replanning(tracks=2)]
 
 
 # Folding
@@ -195,11 +195,11 @@ def deciding(tables: int = 10_000, rounds: int = 300, *, grow: bool) -> list[dic
     ]
 
 
-def replanning(tables: int = 10_000, rounds: int = 300) -> list[dict[str, object]]:
+def replanning(tables: int = 10_000, rounds: int = 300, tracks: int = 8) -> list[dict[str, object]]:
     """The default policy, while costs are learned: an update is started and ends after a time that is another than
     expected, so that plans made from its cost must be made again; then a decision."""
     # Batches come spread over half an hour, as they do, not all at once.
-    controller, now = crowded(tables, False, DEFAULT, 30 * MINUTE_US // tables, tracks=8)
+    controller, now = crowded(tables, False, DEFAULT, 30 * MINUTE_US // tables, tracks)
     rng = random.Random(3)
     state = controller.state
     (command, *_) = controller.decide(now)
@@ -221,7 +221,7 @@ def replanning(tables: int = 10_000, rounds: int = 300) -> list[dict[str, object
         times.append(process_time() - began)
         replanned += controller.outlook.version != version
     times.sort()
-    what = f"default policy, {tables:,} tables ready, a cost changes in {replanned / rounds:.0%} of the decisions"
+    what = f"default policy, {tables:,} tables ready, {tracks} tracks, a cost changes in {replanned / rounds:.0%} of the decisions"
     return [
         {"benchmark": f"decide, {what}: median", "value": median(times) * 1e3, "unit": "ms", "limit": 5.0},
         {"benchmark": f"decide, {what}: 99 %", "value": times[int(rounds * 0.99)] * 1e3, "unit": "ms", "limit": 5.0},

@@ -310,7 +310,7 @@ class _Meter:
     def sample(self, now_us: int, row: TableStatus) -> None:
         if row.staleness_us is None:
             return
-        staleness_us = max(0, row.staleness_us)
+        staleness_us = row.staleness_us
         if self._last is not None:
             width = now_us - self._last[0]
             # Between two looks it grew with time; that it dropped is seen a moment after it did.

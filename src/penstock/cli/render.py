@@ -87,7 +87,7 @@ def _staleness(row: TableStatus) -> Text:
         return Text("-", style="dim")
     style = "" if row.met is None else "green" if row.met else "bold red"
     mark = "" if row.met is None else " ok" if row.met else " late"
-    return Text(format_duration(max(0, row.staleness_us)) + mark, style=style)
+    return Text(format_duration(row.staleness_us) + mark, style=style)
 
 
 def _pending(row: TableStatus) -> str:

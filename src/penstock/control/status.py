@@ -57,7 +57,7 @@ def status(state: State, now_us: int | None = None) -> list[TableStatus]:
 def _status(state: State, table: TableState, now_us: int) -> TableStatus:
     spec = table.table
     lead = state.tables[spec.leader] if spec.leader is not None else table
-    staleness = now_us - table.edge_us if table.edge_us is not None else None
+    staleness = max(0, now_us - table.edge_us) if table.edge_us is not None else None
     grain = spec.grain
     waiting = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
     pending = sum(1 if grain is WHOLE else grain.count(start, end) for start, end, _ in table.needs.pieces())

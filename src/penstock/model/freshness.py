@@ -1,7 +1,8 @@
 """How far a table is complete, and how stale it is (Golab, Johnson, Shkapenyuk 2011, Sec. 2.2 and 2.3).
 
-`edge` is the safe freshness: all records with a time before it are in. Staleness at time t is t - edge. A change of an
-old partition does not move the edge, so a backfill never makes a table look fresh.
+`edge` is the safe freshness: all records with a time before it are in. Staleness at time t is t - edge, or nothing where a
+table is ahead of the clock, as the whole truth about a day is before the day is over. A change of an old partition does not
+move the edge, so a backfill never makes a table look fresh.
 """
 
 from __future__ import annotations
@@ -103,18 +104,23 @@ class Staleness:
     def _account(self, now_us: int) -> None:
         if self.edge_us is None or now_us <= self.since_us:
             return
-        width = (now_us - self.since_us) / SECOND_US
-        first, last = self.since_us - self.edge_us, now_us - self.edge_us
-        self.area += width * (first + last) / 2 / SECOND_US
-        self.seconds += width
-        self.peak_us = max(self.peak_us, last)
+        self.area += self._area(now_us)
+        self.seconds += (now_us - self.since_us) / SECOND_US
+        self.peak_us = max(self.peak_us, now_us - self.edge_us)
+
+    def _area(self, now_us: int) -> float:
+        """What has come since the edge moved."""
+        assert self.edge_us is not None
+        start_us = max(self.since_us, self.edge_us)
+        first, last = start_us - self.edge_us, now_us - self.edge_us
+        return max(0, now_us - start_us) / SECOND_US * (first + last) / 2 / SECOND_US
 
     def mean_us(self, now_us: int) -> int | None:
         """The average so far."""
         if self.edge_us is None:
             return None
-        width = max(0, now_us - self.since_us) / SECOND_US
-        last = max(now_us, self.since_us) - self.edge_us
-        area = self.area + width * (self.since_us - self.edge_us + last) / 2 / SECOND_US
-        seconds = self.seconds + width
-        return round(area / seconds * SECOND_US) if seconds else last
+        now_us = max(now_us, self.since_us)
+        seconds = self.seconds + (now_us - self.since_us) / SECOND_US
+        if not seconds:
+            return max(0, now_us - self.edge_us)
+        return round((self.area + self._area(now_us)) / seconds * SECOND_US)
