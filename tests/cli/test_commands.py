@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from penstock import __version__
 from penstock.cli.main import app
 from tests.conftest import Write
 
@@ -36,6 +39,11 @@ FILES = {
 
 def penstock(*words: str) -> Result:
     return CliRunner().invoke(app, [*words])
+
+
+def test_also_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "penstock", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == penstock("--version").output == f"penstock {__version__}\n"
 
 
 def as_json(*words: str) -> object:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from penstock import __version__
 from penstock.cli import bounds, feeds, flow, inspect, project, query, replicas, requests, run, serve, simulate, whatif
 
 app = typer.Typer(
@@ -15,6 +18,21 @@ app = typer.Typer(
 )
 for module in (project, run, requests, inspect, feeds, bounds, query, flow, simulate, whatif, replicas, serve):
     module.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
