@@ -203,6 +203,11 @@ def test_advice_takes_the_fewest_tracks_that_are_about_as_good() -> None:
     # Targets go before staleness.
     assert advise([row("x", 1, 100, 0.9), row("y", 1, 140, 1.0)]).policy == "y"
     assert advise([row("x", 1, 100, None), row("y", 1, 140, None)]).policy == "x"
+    # Nobody changes a policy for nothing.
+    close = [row("x", 1, 100, 0.99), row("y", 1, 100.8, 0.985)]
+    assert advise(close).policy == "x" and advise(close, "y").policy == "y" and advise(close, "z").policy == "x"
+    assert advise([row("x", 1, 100, 1.0), row("y", 1, 103, 1.0)], "y").policy == "x"
+    assert advise([row("x", 1, 100, 1.0), row("y", 2, 99, 1.0)], "y").policy == "x"
 
 
 def test_a_timeline_is_the_trace(tmp_path: Path) -> None:

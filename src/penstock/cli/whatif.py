@@ -66,7 +66,7 @@ def simulate_log(
     changes = parse_changes(declared, volume, outages, additions)
     count, results = compare(recording, names, counts, parse_seeds(seeds), changes, project, jobs)
     rows = [row for some in watched(results, count) for row in some]
-    advice = advise(rows)
+    advice = advise(rows, declared.policy)
     if json:
         print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice})
     else:
@@ -103,7 +103,7 @@ def tune(
         numbers = parse_seeds(seeds)
         count, results = compare(recording, names, counts, numbers, Changes(), project, jobs)
         rows = [row for some in watched(results, count) for row in some]
-        advice = advise(rows)
+        advice = advise(rows, declared.policy)
         if json:
             print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice, "written": write})
         else:

@@ -18,6 +18,8 @@ from penstock.sim.whatif.replay import Replay
 # What is as good as the best: a track more must bring more than this part of the staleness, or of the time in target.
 _AS_GOOD = 0.05
 _AS_OFTEN = 0.01
+# What is there stays unless another policy is better by more than this.
+_WORTH_A_CHANGE = 0.01
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ def _replayed(point: _Point) -> list[Row]:
     ]
 
 
-def advise(rows: Iterable[Row]) -> Advice:
-    """The fewest tracks with which some policy is about as good as the best of all; of these the best policy."""
+def advise(rows: Iterable[Row], present: str | None = None) -> Advice:
+    """The fewest tracks with which some policy is about as good as the best of all; of these the best policy, or the
+    present one where the difference is not worth a change."""
     found: list[tuple[int, float, float | None, str]] = []
     for (policy, tracks), some in grouped(list(rows), "policy", "tracks"):
         often = None if some[0]["targets_met"] is None else average(some, "targets_met")[0]
@@ -104,7 +107,11 @@ def advise(rows: Iterable[Row]) -> Advice:
         for point in found
         if point[1] <= best_s * (1 + _AS_GOOD) and (best_met is None or (point[2] or 0.0) >= best_met - _AS_OFTEN)
     ] or [point for point in found if point[2] == best_met]
-    tracks, weighted, often, policy = min(good, key=lambda point: (point[0], point[1]))
+    chosen = min(good, key=lambda point: (point[0], point[1]))
+    for point in good:
+        if point[0] == chosen[0] and point[3] == present and point[1] <= chosen[1] * (1 + _WORTH_A_CHANGE):
+            chosen = point
+    tracks, weighted, often, policy = chosen
     return Advice(policy, tracks, weighted, often, _why(found, tracks, weighted, policy))
 
 
