@@ -13,7 +13,7 @@ from penstock.cli.main import app
 from penstock.control.events import Event, FileArrived, RunStarted, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.declare.settings import write_settings
 from penstock.model.time import MINUTE_US, SECOND_US
-from penstock.scheduling.policies import find_policy
+from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario, SimTable
 from penstock.sim.timeline import timeline, write_timeline
@@ -208,6 +208,8 @@ def test_advice_takes_the_fewest_tracks_that_are_about_as_good() -> None:
     assert advise(close).policy == "x" and advise(close, "y").policy == "y" and advise(close, "z").policy == "x"
     assert advise([row("x", 1, 100, 1.0), row("y", 1, 103, 1.0)], "y").policy == "x"
     assert advise([row("x", 1, 100, 1.0), row("y", 2, 99, 1.0)], "y").policy == "x"
+    assert advise([*close, row(DEFAULT, 1, 100.5, 0.99)], "z").policy == DEFAULT
+    assert advise([*close, row(DEFAULT, 1, 100.5, 0.99)], "y").policy == "y"
 
 
 def test_a_timeline_is_the_trace(tmp_path: Path) -> None:

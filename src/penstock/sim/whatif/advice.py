@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
-from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
 from penstock.sim.experiments.base import Row, average, grouped
 from penstock.sim.sweep import sweep
 from penstock.sim.whatif.change import Changes
@@ -95,7 +95,7 @@ def _replayed(point: _Point) -> list[Row]:
 
 def advise(rows: Iterable[Row], present: str | None = None) -> Advice:
     """The fewest tracks with which some policy is about as good as the best of all; of these the best policy, or the
-    present one where the difference is not worth a change."""
+    present one, or else the default, where the difference is not worth a change."""
     found: list[tuple[int, float, float | None, str]] = []
     for (policy, tracks), some in grouped(list(rows), "policy", "tracks"):
         often = None if some[0]["targets_met"] is None else average(some, "targets_met")[0]
@@ -108,9 +108,9 @@ def advise(rows: Iterable[Row], present: str | None = None) -> Advice:
         if point[1] <= best_s * (1 + _AS_GOOD) and (best_met is None or (point[2] or 0.0) >= best_met - _AS_OFTEN)
     ] or [point for point in found if point[2] == best_met]
     chosen = min(good, key=lambda point: (point[0], point[1]))
-    for point in good:
-        if point[0] == chosen[0] and point[3] == present and point[1] <= chosen[1] * (1 + _WORTH_A_CHANGE):
-            chosen = point
+    near = [point for point in good if point[0] == chosen[0] and point[1] <= chosen[1] * (1 + _WORTH_A_CHANGE)]
+    for name in (DEFAULT, present):
+        chosen = next((point for point in near if point[3] == name), chosen)
     tracks, weighted, often, policy = chosen
     return Advice(policy, tracks, weighted, often, _why(found, tracks, weighted, policy))
 
