@@ -182,7 +182,7 @@ class Tournament(Generic[T]):
         if now_s < self._now_s:
             self._now_s = now_s
             self._play_all()
-        elif now_s > self._now_s:
+        else:
             self._now_s = now_s
             self._advance(1)
         if self._best[1] == _NOBODY:
@@ -212,9 +212,10 @@ class Tournament(Generic[T]):
             self._play(node)
 
     def _replay(self, slot: int) -> None:
-        node = (self._size + slot) >> 1
-        while node:
-            self._play(node)
+        """Later, when somebody asks: of many that change in between each node is played once."""
+        node, until = (self._size + slot) >> 1, self._until
+        while node and until[node] != -inf:
+            until[node] = -inf
             node >>= 1
 
     def _play_all(self) -> None:
