@@ -51,6 +51,8 @@ def test_columns_stay_as_declared_and_only_groups_are_staged() -> None:
     for name in plain.flow.by_name:
         assert together.columns(name) == plain.columns(name)
     assert [column.name for column in together.columns("good: groups") or ()] == ["a", "b", "c", "n", "s", SET]
+    again, wrong = typed(together.flow, {"t": T}, SparkSql())
+    assert not wrong and again.shapes == together.shapes
     plan = plan_staging(together.graph({"t": 1e6}), None)
     assert "good: groups" in {staged.node for step in plan.steps for staged in step.stages}
 

@@ -67,7 +67,11 @@ class Gather(Activity):
         return number
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
-        raise NotImplementedError("made when the flow runs, from aggregates with columns that are known")
+        (rows,) = inputs
+        keys = pick(rows, self.keys)
+        new, reads = typed_all(self.expressions, rows, sql)
+        columns = (*keys, *new, Column(SET, "int"))
+        return Shape(columns, reads | frozenset(names(keys)), frozenset((*names(new), SET)))
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,9 @@ class Part(Activity):
     measures: tuple[str, ...] = ()
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
-        raise NotImplementedError("made when the flow runs, from aggregates with columns that are known")
+        (rows,) = inputs
+        own = pick(rows, (*self.by, *self.measures))
+        return Shape(own, frozenset((*names(own), SET)))
 
 
 @dataclass(frozen=True)
