@@ -44,6 +44,7 @@ from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import start_spark
+from penstock.engine.texts import Texts
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.errors import PenstockError
 from penstock.queries.contract import ANY, Contract, Profile
@@ -159,6 +160,15 @@ class Warehouse:
 
     def _definition(self, table: str) -> Definition:
         if table not in self.declared.definitions:
+            made = [
+                name
+                for name, one in self.declared.definitions.items()
+                if one.flow is not None and one.flow.flow.name == table
+            ]
+            if made:
+                raise PenstockError(
+                    f"`{table}` is a flow, which makes {', '.join(made)}: name one of them, or type `penstock flow show {table}`"
+                )
             raise PenstockError(
                 f"there is no table `{table}` in this project{near_or_all(table, self.declared.definitions)}"
             )
@@ -179,21 +189,29 @@ class Warehouse:
     ) -> Answer:
         """A consistent read of tables of the project. With a deadline (`within`) or a need of freshness (`fresh="30s"`, `lag=0`) it is a contract:
         the answer says whether it was kept. Without, what is there is read."""
-        plain = within is None and fresh is None and lag is None and profile is None
-        if profile is not None and profile not in self.front.profiles:
-            raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
-        base = Contract(freshness=ANY) if plain else self.front.profiles[profile or DEFAULT].contract
-        try:
-            contract = contract_of(
-                base, within=within, fresh=fresh, lag=lag, consistent=consistent, stale=stale, weights=weights
-            )
-        except ValueError as error:
-            raise PenstockError(str(error)) from None
+        contract = self.contract(
+            profile, within=within, fresh=fresh, lag=lag, consistent=consistent, stale=stale, weights=weights
+        )
         asked = self.front.ask(sql, contract, profile=profile or DEFAULT, limit=limit)
         asked.wait()
         if asked.answer is None:
             raise QueryError(asked.error or "the query was cancelled")
         return asked.answer
+
+    def understand(self, sql: str) -> None:
+        """Raises what is wrong with the text of a query; nothing is run for that."""
+        Texts(self.declared, self.declared.declarations.config.queries.functions).understood(sql)
+
+    def contract(self, profile: str | None = None, **said: Any) -> Contract:
+        """What a query asks for that says this; nothing at all if neither it nor a profile says how soon or how fresh."""
+        if profile is not None and profile not in self.profiles:
+            raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(self.profiles)}")
+        plain = profile is None and all(said.get(name) is None for name in ("within", "fresh", "lag"))
+        base = Contract(freshness=ANY) if plain else self.profiles[profile or DEFAULT].contract
+        try:
+            return contract_of(base, **said)
+        except ValueError as error:
+            raise PenstockError(str(error)) from None
 
     @cached_property
     def front(self) -> Front:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from penstock import __version__
+from penstock.app import Warehouse
 from penstock.cli.main import app
 from tests.conftest import Write
 
@@ -72,6 +73,26 @@ def test_check_says_where_and_what(project: Write) -> None:
 def test_no_project_here(tmp_path: Path) -> None:
     shown = penstock("status", "-p", str(tmp_path))
     assert shown.exit_code == 1 and "penstock init" in shown.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--fresh", "banana"), "fresh: 'banana' is not a duration"),
+        (("--within", "0s"), "within: '0s' leaves no time"),
+        (("--weights", "missed=x"), "no weights"),
+        (("--profile", "nobody"), "there is no profile `nobody`"),
+    ],
+)
+def test_what_a_query_cannot_ask_for_is_told_without_spark(
+    project: Write, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], told: str
+) -> None:
+    monkeypatch.setattr(Warehouse, "spark", property(lambda _: pytest.fail("Spark was started")))
+    folder = project(FILES)
+    wrong = penstock("query", "SELECT k FROM sums", "-p", str(folder), *words)
+    assert wrong.exit_code == 2 and told in " ".join(wrong.output.replace("│", " ").split())
+    for sql in ("DROP TABLE sums", "SELECT nope FROM sums"):
+        assert penstock("query", sql, "-p", str(folder)).exit_code == 1
 
 
 @pytest.mark.spark

@@ -82,7 +82,7 @@ HAS = "`stats` has: router, ts, bytes, place"
         ({"m.py": "import penstock as ps\n@ps.table(partition='day', time='d',\n          sources={'stats': 'DAY.days()'})\ndef a(stats): ..."}, ["tables/m.py:3: table `a`, source `stats`: 'DAY.days()' needs a source partitioned by day, but it is partitioned by hour"]),
         ({"a.sql": "-- partition = 'hour'\nSELECT router, ts FROM stats"}, ["tables/a.sql:1: table `a` has partition 'hour' but no `time`: name the column that says which partition a row is in"]),
         # SQL
-        ({"a.sql": "-- One.\n-- priority = 2\n\nSELEC router\nFROM stats"}, ["tables/a.sql:4: a statement that begins with 'SELEC'; a view is one SELECT (it may begin with WITH)"]),
+        ({"a.sql": "-- One.\n-- priority = 2\n\nSELEC router\nFROM stats"}, ["tables/a.sql:4: a statement that begins with 'SELEC'; write one SELECT (it may begin with WITH)"]),
         ({"a.sql": "-- One.\nSELECT router,\nFROM stats"}, ["tables/a.sql:2: nothing between ',' and 'FROM'; expected an expression, or one comma less"]),
         ({"a.sql": "-- One.\n\nSELECT router, byts\nFROM stats\nWHERE rooter = 'x'"}, [f"tables/a.sql:3: unknown column `byts`; did you mean `bytes`? {HAS}", f"tables/a.sql:5: unknown column `rooter`; did you mean `router`? {HAS}"]),
         ({"a.sql": "SELECT router FROM (\nstats UNION ALL SELECT router FROM sites)"}, ["tables/a.sql:2: `stats` where a query belongs; expected SELECT … FROM it"]),

@@ -22,7 +22,7 @@ def test_what_is_said_replaces_what_the_profile_says() -> None:
     ("wrong", "told"),
     [
         ({"within": "soon"}, "is not a duration"),
-        ({"within": "0s"}, "must be positive"),
+        ({"within": "0s"}, "leaves no time"),
         ({"stale": "hide"}, "`mark`"),
         ({"weights": {"late": 1.0}}, "weights are of success, rejected, missed, stale"),
         ({"weights": {"missed": -1.0}}, "positive number"),

@@ -17,8 +17,8 @@ FLOWS = (
 ROUTERS = (Column("router", "string"), Column("site", "string"))
 SCHEMAS = {"flows": FLOWS, "routers": ROUTERS}
 HAS = "`flows` has: ts, router, bytes, place"
-FILES = "a view reads declared tables: declare a feed or a table for it and read that"
-ONE = "a view is one SELECT (it may begin with WITH)"
+FILES = "read declared tables only: declare a feed or a table for it and read that"
+ONE = "write one SELECT (it may begin with WITH)"
 
 
 def problems(sql: str, time: str | None = None, line: int = 1) -> list[str]:
@@ -41,7 +41,7 @@ def problems(sql: str, time: str | None = None, line: int = 1) -> list[str]:
         ("with a as (select 1 as b) insert into x select * from a", f"v.sql:1:1: INSERT instead of a query; {ONE}"),
         (
             "select ts from flows;\nselect 2",
-            "v.sql:2:1: 2 statements; a view is exactly one SELECT: use CTEs or several views",
+            "v.sql:2:1: 2 statements; write exactly one SELECT: use CTEs, or several of them",
         ),
         ("select ts from", "v.sql:1:11: the query ends after 'from'; expected table name"),
         ("select ts\nfrom flows\nwhere (bytes > 1", "v.sql:3:16: near '1'; expected )"),

@@ -14,7 +14,7 @@ from penstock.declare.flow_check import SparkSql
 from penstock.engine.flows.realise import Inputs, realise
 from penstock.engine.flows.standalone import run_flow
 from penstock.engine.rows import read_files
-from penstock.flows.activities import Activity, Check, Route
+from penstock.flows.activities import Activity, Route
 from penstock.flows.description import Source, Target, typed
 from penstock.flows.report import FlowReport
 from penstock.model.schema import Schema, ddl, parse_ddl
@@ -131,7 +131,7 @@ def accounted(spark: SparkSession, folder: Path, declared: Any, seed: int) -> tu
             continue
         run = runs[step.name]
         assert run.rows_out == counts[step.name], step.name
-        inputs = step.inputs[:1] if isinstance(step.does, Check) else step.inputs
+        inputs = step.inputs[:1] if step.does.looks_up else step.inputs
         assert run.rows_in == sum(counts[name] for name in inputs), step.name
         if isinstance(step.does, Route):
             by_activity[step.inputs] = by_activity.get(step.inputs, 0) + run.rows_out

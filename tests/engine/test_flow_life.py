@@ -12,6 +12,7 @@ from penstock.app import Warehouse, check
 from penstock.control.controller import Controller
 from penstock.engine.flows.progress import FlowProgress
 from penstock.engine.flows.work import FlowWork
+from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport, load
 from tests.conftest import Write
 from tests.oracle import attach, rows
@@ -79,8 +80,13 @@ def test_the_butterfly_is_one_job(project: Write, spark: SparkSession) -> None:
     put(folder, "supplier-1.csv", SUPPLIERS)
     assert check(folder) == []
     with Warehouse(folder, spark=spark) as warehouse:
+        asked = "SELECT activity, count(*) AS n FROM butterfly_quarantine GROUP BY activity ORDER BY activity"
+        assert warehouse.query(asked).rows == []
         state = warehouse.run(until_idle=True)
         found = report(warehouse, "butterfly")
+        assert [tuple(row) for row in warehouse.query(asked).rows] == [("not_null", 2), ("not_null 2", 1)]
+        with pytest.raises(PenstockError, match=r"`butterfly` is a flow, which makes partsupp, .*flow show butterfly"):
+            warehouse.explain("butterfly")
     con = attach(folder)
     assert rows(con, "SELECT s_suppkey, s_phone FROM lake.supplier") == [(10, "+49 301234"), (20, "odd")]
     assert rows(con, "SELECT * FROM lake.view_1") == [(7, 1, 3), (7, 2, 1), (8, 1, 2)]

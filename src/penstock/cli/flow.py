@@ -109,6 +109,7 @@ def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGra
                 with warehouse.store.read() as conn:
                     measured = warehouse.store.fact(conn, f"flow {name}")
                 if not measured:
+                    err.print(f"{name} has not run yet: rows are assumed, a million from each source", style="yellow")
                     return gathered(flows[name]).graph()
                 report = load(loads(measured))
                 return learned(gathered(flows[name], report.selectivities).graph(), report)
@@ -118,8 +119,8 @@ def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGra
         return EXAMPLES[key](scale=scale, selectivity=selectivity)
     near = difflib.get_close_matches(key, (*own, *EXAMPLES), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
-    mine = f"flows of the project {', '.join(own)}; " if own else ""
-    raise FlowError(f"there is no flow {name!r}{hint} known are {mine}examples {', '.join(EXAMPLES)}")
+    mine = f"the project has {', '.join(own)}; " if own else ""
+    raise FlowError(f"there is no flow {name!r}{hint} {mine}there are the examples {', '.join(EXAMPLES)}")
 
 
 def _flows(warehouse: Warehouse) -> dict[str, TypedFlow]:

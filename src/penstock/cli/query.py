@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -57,7 +57,21 @@ def query(
 ) -> None:
     """Read consistently: all tables at versions that reflect the same state of their sources."""
     with errors_told(), open_warehouse(project) as warehouse:
-        worth = _weights(weights)
+        said: dict[str, Any] = {
+            "within": within,
+            "fresh": fresh,
+            "lag": lag,
+            "consistent": consistent,
+            "stale": stale.value if stale is not None else None,
+            "weights": _weights(weights),
+        }
+        # What can be said without Spark is said at once.
+        try:
+            warehouse.contract(profile, **said)
+        except PenstockError as error:
+            raise typer.BadParameter(str(error)) from None
+        if replica is None:
+            warehouse.understand(sql)
         with working("Starting Spark"):
             _ = warehouse.spark
         zone = zone_of(warehouse.declared.declarations.config.zone)
@@ -70,17 +84,7 @@ def query(
                 _tell_rows(copied, limit, warehouse.clock.now_us(), zone)
             return
         with working("Running"):
-            answer = warehouse.query(
-                sql,
-                limit=limit,
-                within=within,
-                fresh=fresh,
-                lag=lag,
-                consistent=consistent,
-                stale=stale.value if stale is not None else None,
-                weights=worth,
-                profile=profile,
-            )
+            answer = warehouse.query(sql, limit=limit, profile=profile, **said)
         if json:
             rows = {
                 "columns": answer.columns,
@@ -101,7 +105,7 @@ def _weights(text: str | None) -> dict[str, float] | None:
     try:
         return None if text is None else parse_weights(text)
     except ValueError as error:
-        raise PenstockError(str(error)) from None
+        raise typer.BadParameter(str(error)) from None
 
 
 def _tell_rows(answer: Answer | QueryResult, limit: int, now_us: int, zone: tzinfo, lag: int | None = None) -> None:

@@ -37,9 +37,9 @@ def contract_of(
 ) -> Contract:
     """A contract with what a query says itself; a freshness that is said replaces that of the profile as a whole. Raises `ValueError`."""
     if within is not None:
-        base = replace(base, within_us=parse_duration(within))
+        base = replace(base, within_us=_duration("within", within))
     if fresh is not None or lag is not None:
-        base = replace(base, freshness=Freshness(None if fresh is None else parse_duration(fresh), lag))
+        base = replace(base, freshness=Freshness(None if fresh is None else _duration("fresh", fresh), lag))
     if consistent is not None:
         base = replace(base, consistent=consistent)
     if stale is not None:
@@ -52,6 +52,16 @@ def contract_of(
             raise ValueError(f"{unknown[0]!r} is not a way to end; weights are of {', '.join(WEIGHTS)}")
         base = replace(base, weights=replace(base.weights, **weights))
     return base
+
+
+def _duration(name: str, text: str) -> int:
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if name == "within" and found <= 0:
+        raise ValueError(f"{name}: {text!r} leaves no time; write for example 2s")
+    return found
 
 
 def parse_weights(text: str) -> dict[str, float]:

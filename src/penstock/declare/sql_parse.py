@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.errors import PenstockError
 
 PARAMETERS = ("partition_start", "partition_end")
-_ONE_SELECT = "a view is one SELECT (it may begin with WITH)"
+_ONE_SELECT = "write one SELECT (it may begin with WITH)"
 _BEGINNINGS = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 
 
@@ -106,7 +106,7 @@ def parse(sql: str, *, file: str, line: int = 1) -> Parsed:
     if len(statements) > 1:
         second = next(t for i, t in enumerate(tokens) if i and tokens[i - 1].token_type == TokenType.SEMICOLON)
         found = f"{len(statements)} statements"
-        raise SqlProblem([text.problem(second.start, found, "a view is exactly one SELECT: use CTEs or several views")])
+        raise SqlProblem([text.problem(second.start, found, "write exactly one SELECT: use CTEs, or several of them")])
     tree = statements[0]
     if not isinstance(tree, exp.Query) or tree.find(
         exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Command, exp.Into
@@ -257,7 +257,7 @@ _FORMATS = {"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg",
 
 
 def _refused_relations(text: Text, tree: exp.Query) -> Iterator[Problem]:
-    expected = "a view reads declared tables: declare a feed or a table for it and read that"
+    expected = "read declared tables only: declare a feed or a table for it and read that"
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier):
             if str(table.db).lower() in _FORMATS or "/" in table.name:

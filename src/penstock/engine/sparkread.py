@@ -13,7 +13,7 @@ from penstock.control.touching import Touched
 from penstock.declare.sql_read import ReadQuery
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Rows
-from penstock.engine.load import QUARANTINE
+from penstock.engine.quarantines import quarantines
 from penstock.engine.reads import Reading
 from penstock.engine.rows import read_files, struct_of
 from penstock.model.partitions import EVERYTHING
@@ -36,6 +36,7 @@ class SparkReader:
             with suppress(Exception):  # a static setting in this version of Spark
                 self.session.conf.set(name, value)
         self.warehouse = warehouse
+        self.quarantines = quarantines(warehouse)
         self.store = store
         self.catalogue = catalogue
 
@@ -77,8 +78,8 @@ class SparkReader:
             schema = self.catalogue.schema(conn, table, snapshot)
             some = None if within == EVERYTHING else within.intervals
             files = self.catalogue.files(conn, table, snapshot, some) if schema else []
-        if schema is None and table.endswith("_quarantine"):
-            frame = self.session.createDataFrame([], struct_of(QUARANTINE))
+        if schema is None and table in self.quarantines:
+            frame = self.session.createDataFrame([], struct_of(self.quarantines[table]))
         else:
             assert schema is not None
             paths = [self.catalogue.locate(table, file) for file in files]

@@ -9,7 +9,7 @@ from penstock.declare.sql_read import ReadQuery, read_query
 from penstock.declare.sql_shape import is_steady, shape_of
 from penstock.declare.sql_touched import Timed, touched
 from penstock.declare.warehouse import Warehouse
-from penstock.engine.load import QUARANTINE
+from penstock.engine.quarantines import quarantines
 from penstock.queries.predict import PlanShape
 
 # Texts of queries that are remembered.
@@ -29,7 +29,7 @@ class Texts:
         self._own = frozenset(warehouse.definitions)
         self._schemas = {
             **{name: one.columns for name, one in warehouse.definitions.items()},
-            **{f"{name}_quarantine": QUARANTINE for name in warehouse.definitions},
+            **quarantines(warehouse),
         }
         self._timed = {
             name: Timed(one.time, one.table.grain)

@@ -320,8 +320,8 @@ class FlowRun:
 
     def _activity(self, node: str, does: Activity, step: str, counts: Mapping[str, int]) -> ActivityRun:
         inputs = self.typed.flow.by_name[node].inputs
-        if isinstance(does, Check):
-            inputs = inputs[:1]  # what a reference holds does not come in
+        if does.looks_up:
+            inputs = inputs[:1]
         taken = sum(counts[name] for name in inputs)
         rejected = taken - counts[node] if isinstance(does, Check) and does.bad != "default" else 0
         bad = does.bad if isinstance(does, Check) else None

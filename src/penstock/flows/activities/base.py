@@ -64,6 +64,8 @@ class Activity:
     blocking: ClassVar[bool] = False
     # Every row that comes in goes out or is rejected, so that the counts must agree.
     row_wise: ClassVar[bool] = False
+    # All inputs but the first are only looked at: their rows do not come in.
+    looks_up: ClassVar[bool] = False
 
     @abstractmethod
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
@@ -80,6 +82,7 @@ class Check(Activity):
     """An activity that tells good rows from bad ones."""
 
     row_wise: ClassVar[bool] = True
+    looks_up: ClassVar[bool] = True
 
     bad: Bad = "reject"
 

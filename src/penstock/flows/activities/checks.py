@@ -130,6 +130,10 @@ class InDomain(Check):
     def reason(self) -> str:
         if self.values:
             return f"{self.column} is none of {', '.join(map(str, self.values))}"
+        if self.high is None:
+            return f"{self.column} is not at least {self.low}"
+        if self.low is None:
+            return f"{self.column} is not at most {self.high}"
         return f"{self.column} is not between {self.low} and {self.high}"
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:

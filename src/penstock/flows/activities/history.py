@@ -51,6 +51,8 @@ class AttachKey(OfLoaded):
     """Rows with the number of their natural key, from those that were loaded and the new ones."""
 
     kind: ClassVar[str] = "attach_key"
+    row_wise: ClassVar[bool] = True
+    looks_up: ClassVar[bool] = True
 
     natural: tuple[str, ...] = ()
     key: str = ""
