@@ -77,5 +77,5 @@ def test_other_tracks_and_bad_options(tmp_path: Path) -> None:
     folder = project(tmp_path)
     found = json.loads(run("bounds", "-p", str(folder), "--tracks", "5", "--json").stdout)
     assert found["tracks"] == 5
-    assert "is not a duration" in run("bounds", "-p", str(folder), "--outage", "soon", code=1).output
-    assert "expected worst or average" in run("bounds", "-p", str(folder), "--provision", "best", code=1).output
+    assert "is not a duration" in run("bounds", "-p", str(folder), "--outage", "soon", code=2).output
+    assert "expected worst or average" in run("bounds", "-p", str(folder), "--provision", "best", code=2).output

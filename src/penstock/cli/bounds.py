@@ -13,7 +13,6 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.control.guarantees import Provision, broken, guarantees
-from penstock.errors import PenstockError
 from penstock.model.time import SECOND_US, format_duration, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 
@@ -59,14 +58,14 @@ def _provision(text: str) -> Provision:
         return "worst"
     if text == "average":
         return "average"
-    raise PenstockError(f"--provision {text}: expected worst or average")
+    raise typer.BadParameter(f"--provision {text}: expected worst or average")
 
 
 def _duration(text: str | None) -> int | None:
     try:
         return None if text is None else parse_duration(text)
     except ValueError as error:
-        raise PenstockError(f"--outage {text}: {error}") from None
+        raise typer.BadParameter(f"--outage {text}: {error}") from None
 
 
 def _print(report: Report, violated: list[Violation]) -> None:
