@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,10 @@ def spark_settings(cores: int) -> dict[str, str]:
     }
 
 
+# They print, with the stack of the JVM, what is raised as well.
+_DOUBLED = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
 def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool]) -> SparkSession:
     """The session of this process, made if there is none. Settings of the project win over ours."""
     prepare_java(scratch)
@@ -67,6 +72,8 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool])
             f"Spark did not start ({error.getMessage()}); {log} ends with:\n" + "\n".join(last)
         ) from error
     session.sparkContext.setLogLevel(settings["spark.log.level"])
+    for logger in _DOUBLED:
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     return session
 
 
