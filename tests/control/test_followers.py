@@ -9,12 +9,13 @@ import pytest
 from penstock.control.asked import requests
 from penstock.control.events import BackfillRequested, Job, Publication, UpdateFinished
 from penstock.control.forecast import forecast
+from penstock.control.guarantees import guarantees
 from penstock.control.readiness import blocked
 from penstock.control.snapshot import dump, load
 from penstock.control.status import status
 from penstock.model.graph import CycleError, Graph
 from penstock.model.tables import Feed, Source, Table
-from penstock.model.time import DAY_US
+from penstock.model.time import DAY_US, SECOND_US
 from tests.control.test_state import DAY_1, SAME, Bench
 
 F = Feed("f")
@@ -99,3 +100,17 @@ def test_a_source_cannot_be_made_from_a_follower() -> None:
 def test_the_leader_inherits_what_its_followers_are_worth() -> None:
     graph = Graph([F], [BASE, LEAD, WITH, replace(BELOW, priority=9.0)])
     assert graph.inherited["lead"] == 9.0
+
+
+def test_followers_have_guarantees_of_their_own() -> None:
+    """They are as far as their leader; who reads one of them is proven, too; and each has its own target."""
+    base = replace(BASE, cost_us=SECOND_US)
+    lead = replace(LEAD, cost_us=SECOND_US, target_us=30 * DAY_US)
+    follower = replace(WITH, target_us=SECOND_US)
+    below = replace(BELOW, cost_us=SECOND_US, target_us=30 * DAY_US)
+    report, _ = guarantees(Graph([F], [base, lead, follower, below]), {}, 2)
+    found = {one.table: one for one in report.guarantees}
+    assert found.keys() == {base.name, "lead", "with", "below"}
+    assert found["with"].bound == found["lead"].bound is not None
+    assert found["with"].utilisation == 0 and found["with"].cost_from == "with lead"
+    assert (found["lead"].verdict, found["with"].verdict, found["below"].verdict) == ("proven", "not proven", "proven")

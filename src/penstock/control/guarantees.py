@@ -70,7 +70,15 @@ def guarantees(
     costs, model = assumed(graph, learned, tracks, provision)
     targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
     relevant = frozenset(task.table for task in model.tasks) & costs.unknown
-    report = judge(model, targets, costs.known, provision=provision, outage_us=outage_us, unknown=relevant)
+    report = judge(
+        model,
+        targets,
+        costs.known,
+        provision=provision,
+        outage_us=outage_us,
+        unknown=relevant,
+        followers=graph.followers,
+    )
     return report, model
 
 

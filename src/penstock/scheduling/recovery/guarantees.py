@@ -6,7 +6,7 @@ is offered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
@@ -58,12 +58,15 @@ def judge(
     periods: Periods = "single",
     outage_us: int | None = None,
     unknown: frozenset[str] = frozenset(),
+    followers: Mapping[str, Sequence[str]] | None = None,
 ) -> Report:
-    """`unknown` are tables whose cost nobody knows: nothing that depends on it is proven."""
+    """`unknown` are tables whose cost nobody knows: nothing that depends on it is proven. `followers` are those that are
+    made by the updates of another one: each has a target of its own."""
     bounds = {} if unknown else model.bounds()
     guarantees = []
-    for task in model.tasks:
-        target = targets_us.get(task.table)
+    each = [(name, task) for task in model.tasks for name in (task.table, *(followers or {}).get(task.table, ()))]
+    for name, task in each:
+        target = targets_us.get(name)
         bound = bounds.get(task.table)
         breaks, remedies = "", tuple[str, ...]()
         verdict: Verdict
@@ -78,12 +81,12 @@ def judge(
             breaks, remedies = _explained(model, task, target, bound, periods, unknown)
         guarantees.append(
             Guarantee(
-                task.table,
+                name,
                 verdict,
                 task.period_us,
                 None if task.table in unknown else task.cost_us,
-                costs_from.get(task.table, "not known"),
-                None if task.table in unknown else task.utilisation,
+                costs_from.get(task.table, "not known") if name == task.table else f"with {task.table}",
+                None if task.table in unknown else task.utilisation if name == task.table else 0.0,
                 target,
                 bound,
                 model.recovery_us(task.table, outage_us) if outage_us is not None and bound is not None else None,

@@ -251,7 +251,12 @@ def model_of(
         if table.feed is not None
     }
     sources = {
-        name: tuple(dict.fromkeys(s.table for s in graph.tables[name].sources if s.table != name))
+        # What is made by one update with another table is as far as that one.
+        name: tuple(
+            dict.fromkeys(
+                graph.tables[s.table].leader or s.table for s in graph.tables[name].sources if s.table != name
+            )
+        )
         for name in graph.order
         if not graph.tables[name].is_base
     }
