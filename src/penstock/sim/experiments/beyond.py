@@ -152,7 +152,7 @@ add(
     Experiment(
         "one-for-all",
         "One policy against the best of the paper in every figure",
-        {"figures": FIGURES, "policy": DEFAULT, "events": 40_000, "utilisation": (0.7, 0.8, 0.9, 1.0)},
+        {"figures": FIGURES, "policy": DEFAULT, "events": 40_000, "utilisation": (0.7, 0.75, 0.8, 0.9, 1.0)},
         _everywhere,
         _work_everywhere,
         _judge_everywhere,
