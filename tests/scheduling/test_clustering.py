@@ -75,9 +75,9 @@ def test_also_in_an_overload(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ready_jobs_follow_their_groups(seed: int) -> None:
     """Whatever changes, groups or jobs, and whether it is asked by group or not: the order is that of all values."""
     rng = Random(seed)
-    ready = ReadyJobs(lambda job: (job.gain_us - job.late * 3.0, float(job.late)), turn=_turn if seed % 2 else None)
+    ready = ReadyJobs(lambda job: (job.gain_us - job.late * 3.0, float(job.late)), lines=_lines if seed % 2 else None)
     groups = {f"t{n}": rng.randrange(4) for n in range(rng.choice([5, 60, 200]))}
-    now = 0
+    now, busy = 0, None
     for _ in range(120):
         now += rng.randrange(3_000_000)
         for name in rng.sample(sorted(groups), 3):
@@ -88,7 +88,11 @@ def test_ready_jobs_follow_their_groups(seed: int) -> None:
                 ready.discard(name)
         if rng.random() < 0.3:
             groups = {name: rng.randrange(4) if rng.random() < 0.1 else group for name, group in groups.items()}
-        anew = ReadyJobs(ready._index, None, ready._turn)
+        if rng.random() < 0.2:
+            busy = rng.choice([None, now, now // 2])
+            ready.busy_from(busy)
+        anew = ReadyJobs(ready._index, None, ready._lines)
+        anew.busy_from(busy)
         for job in ready.values():
             anew.put(job)
         whole = list(anew.ranked(now))
@@ -101,5 +105,10 @@ def test_ready_jobs_follow_their_groups(seed: int) -> None:
         assert found == [entry for entry in whole if groups[entry[1].table] >= allowed]
 
 
-def _turn(job: ReadyJob) -> tuple[int, float, float]:
-    return job.gain_us * 4_000_000, float(job.gain_us % 7), 0.5
+def _lines(job: ReadyJob, busy_since_us: int | None) -> list[tuple[int, float, float]]:
+    """Three lines, of which two depend on since when the tracks are busy."""
+    if not job.gain_us or busy_since_us is None:
+        return [(0, job.gain_us - job.late * 3.0, float(job.late))]
+    bends_us = job.gain_us * 4_000_000
+    since_s = busy_since_us / 1e6
+    return [(0, 1.0, 0.0), (bends_us, job.gain_us % 7 - since_s, 0.5), (bends_us + 9_000_000, since_s, -0.25)]

@@ -6,11 +6,13 @@ from random import Random
 
 import pytest
 
-from penstock.scheduling.jobs import ReadyJob, ReadyJobs
+from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation
 from penstock.scheduling.policies import find_policy
-from penstock.scheduling.policies.patient import Patient
+from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.patient import Patient, _came_us, _Worth
 
 S = 1_000_000
+EDGE = MaxBenefit()
 
 
 def job(
@@ -46,11 +48,7 @@ def job(
 def test_at_its_own_price_now_and_one_period_later_are_the_best(
     n: int, priority: float, period_s: float, alpha: float
 ) -> None:
-    found = job("t", n=n, period_s=period_s, alpha=alpha, inherited=priority)
-    a, b = Patient(patience=1e12, upto=100).index(found)
-    came_s = (n - 1) * period_s  # the n-th batch
-    # The index is the root of the price per period.
-    price = (a + b * came_s) ** 2 * period_s
+    price = _Worth.of(job("t", n=n, period_s=period_s, alpha=alpha, inherited=priority)).price(0)
 
     def cost(periods: int) -> float:
         return priority * period_s * periods / 2 + price * alpha / (period_s * periods)
@@ -59,48 +57,135 @@ def test_at_its_own_price_now_and_one_period_later_are_the_best(
     assert sorted(best) == [n, n + 1]
 
 
-def test_the_next_batch_is_waited_for_and_not_longer() -> None:
-    policy = Patient(patience=1e12)
-    just_came, soon_due = job("just", release_s=1000), job("soon", release_s=910)
-
-    def value(found: ReadyJob, now_s: float) -> float:
-        ready = ReadyJobs(policy.index, None, policy.turn)
-        ready.put(found)
-        ready.put(job("other", release_s=now_s))
-        return {j.table: v for v, j in ready.ranked(int(now_s * S))}[found.table]
-
-    # n (1 - x / 1.2) + 1/2 with n = 1: 1.5 against 1 - 0.9 / 1.2 + 0.5 = 0.75
-    assert value(soon_due, 1000) / value(just_came, 1000) == pytest.approx(0.75 / 1.5)
-    # Its batch was due at 1010 and did not come.
-    assert value(soon_due, 1010.001) == pytest.approx(value(just_came, 1000))
+def value(policy: Patient, found: ReadyJob, busy_since_us: int | None, now_s: float) -> float:
+    lines = policy.lines(found, busy_since_us)
+    _, a, b = [line for line in lines if line is lines[0] or line[0] <= now_s * S][-1]
+    return a + b * now_s
 
 
-def test_from_some_age_on_the_cheaper_goes_first() -> None:
-    policy = find_policy("patient(patience=8, upto=4)")
-    ready = ReadyJobs.under(policy)
-    ready.put(job("dear", n=40, release_s=0, beta=0.2))
-    ready.put(job("cheap", n=20, release_s=2000, beta=0.01))
-    assert [found.table for _, found in ready.ranked(10_000 * S)] == ["cheap", "dear"]
-    ready = ReadyJobs.under(find_policy("patient(patience=8, upto=100)"))
-    ready.put(job("dear", n=40, release_s=0, beta=0.2))
-    ready.put(job("cheap", n=20, release_s=2000, beta=0.01))
-    assert [found.table for _, found in ready.ranked(10_000 * S)] == ["dear", "cheap"]
+def test_worked_example() -> None:
+    """One batch of 100 s that takes 1 s and 10 s; its price is 100^2 / 2 * (1 * (1 - x / 1.2) + 1/2)^2 after x periods."""
+    policy = Patient(lasts=0.5)
+    found = job("t", release_s=1000)
+    benefit = 100 / 11
+    assert value(policy, found, None, 1000) == pytest.approx(benefit)
+    # Busy for 200 s: track time is worth 100 times the benefit, 909; the price is 11,250. When the next batch is due they are
+    # 1,364 and 2,222: it never waits.
+    assert value(policy, found, 800 * S, 1000) == value(policy, found, 800 * S, 1099.9) == pytest.approx(benefit)
+    # Busy for 1000 s: 4,545 and 11,250; when it is due 5,000 and 2,222. They are equal when x is 0.6209 ...
+    price, worth = 5000 * (1.5 - 0.6209 / 1.2) ** 2, benefit * 0.5 * 1062.09
+    assert price == pytest.approx(worth, rel=1e-4)
+    assert value(policy, found, 0, 1062) == pytest.approx(benefit)
+    assert value(policy, found, 0, 1062.2) < benefit
+    # ... and from there it falls to 5000 * (1 - 1 / 1.2 + 1/2)^2 / 550.
+    assert value(policy, found, 0, 1099.999) == pytest.approx(5000 * (1.5 - 1 / 1.2) ** 2 / 550, rel=1e-3)
+    assert value(policy, found, 0, 1081.045) == pytest.approx(
+        (benefit + 5000 * (1.5 - 1 / 1.2) ** 2 / 550) / 2, rel=1e-3
+    )
+    # It is due and did not come.
+    assert value(policy, found, 0, 1100.001) == pytest.approx(benefit)
+    # Busy for ever: only its start-up counts.
+    assert value(policy, found, -(10**6) * S, 1000) == pytest.approx(11_250 / 500_500)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_between_max_benefit_and_what_it_is_worth(seed: int) -> None:
+    chance = Random(seed)
+    policy = Patient(lasts=chance.choice((0.1, 0.5, 3.0)))
+    found = job(
+        "t",
+        release_s=chance.randrange(10_000),
+        period_s=chance.choice((10, 100, 3600)),
+        n=chance.choice((0.5, 1, 2, 7)),
+        alpha=chance.choice((0, 0.5, 20)),
+        beta=chance.choice((0, 0.01, 0.3)) or 1e-6,
+        inherited=chance.choice((0.001, 1, 100)),
+    )
+    benefit, _ = EDGE.index(found)
+    worth = _Worth.of(found)
+    came_s = _came_us(found) / S
+    since_s = came_s - chance.choice((-0.5, 0, 0.3, 2, 50, 1e5)) * worth.period_s
+    for step in range(64):
+        after_s = worth.period_s * step / 64
+        seen = value(policy, found, int(since_s * S), came_s + after_s)
+        busy_s = came_s + after_s - since_s
+        least = min(benefit, worth.price(after_s) / (policy.lasts * busy_s)) if busy_s > 0 else benefit
+        assert least * (1 - 1e-6) <= seen <= benefit * (1 + 1e-6)
+        if least == benefit:
+            assert seen == pytest.approx(benefit, rel=1e-6)
+    assert policy.lines(found, None) == ((0, benefit, 0.0),)
+    assert Patient(lasts=0).lines(found, int(since_s * S)) == ((0, benefit, 0.0),)
+
+
+def test_the_backlog_waits_where_it_is_dear_unless_the_overload_lasts() -> None:
+    """A cheap table with one batch, a dear one with six: after a while it pays to let the cheap one wait for its second."""
+    cheap, dear = job("cheap", release_s=1000, beta=0.01), job("dear", release_s=450, n=6)
+    policy = find_policy("patient")
+    for busy_since_s, first in ((900, "cheap"), (-5000, "dear")):
+        ready = ReadyJobs.under(policy)
+        ready.put(cheap)
+        ready.put(dear)
+        ready.busy_from(busy_since_s * S)
+        assert next(ready.ranked(1000 * S))[1].table == first
+
+
+def test_between_equals_the_youngest() -> None:
+    ready = ReadyJobs.under(find_policy("patient"))
+    for number in (2, 3, 1):
+        ready.put(job(f"t{number}", release_s=number))
+    assert [found.table for _, found in ready.ranked(10 * S)] == ["t3", "t2", "t1"]
+
+
+def test_busy_is_when_more_wait_than_tracks_are_free() -> None:
+    policy = Patient()
+    ready = ReadyJobs(policy.index, policy.tie, policy.lines)
+
+    def remembered(now_s: int, memory: dict[str, int]) -> dict[str, int]:
+        return dict(policy.remember(Situation(now_s * S, ready, {}, (0, 1), 2, memory)))
+
+    ready.put(job("a"))
+    ready.put(job("b"))
+    assert remembered(10, {}) == {}
+    # A backfill waits as long as others have something to do: it does not make the tracks busy.
+    ready.put(job("old", n=0, late=3))
+    assert remembered(20, {}) == {}
+    ready.put(job("c"))
+    assert remembered(30, {}) == {"busy_since_us": 30 * S}
+    assert remembered(40, {"busy_since_us": 30 * S}) == {"busy_since_us": 30 * S}
+    ready.discard("a")
+    assert remembered(50, {"busy_since_us": 30 * S}) == {}
+    ready.put(job("b", n=0, late=1))
+    assert ready.fresher == {"c"}
+
+
+def test_what_it_says() -> None:
+    policy = Patient()
+    found = job("t", release_s=1000)
+    assert "once" not in policy.why(found, 100 / 11)
+    assert "with its next batch it would start once, which takes 1.00s" in policy.why(found, 5.0)
+
+
+@pytest.mark.parametrize("lasts", [-1, float("nan"), float("inf")])
+def test_bad_parameters(lasts: float) -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        Patient(lasts=lasts)
 
 
 def test_a_backfill_gains_weight_while_it_waits() -> None:
-    ready = ReadyJobs.under(find_policy("balanced"))
+    ready = ReadyJobs.under(find_policy("patient"))
+    ready.busy_from(0)
     ready.put(job("backfill", n=0, late=50, late_since_us=0))
     ready.put(job("edge", n=2, inherited=2.0))
-    assert next(ready.ranked(10 * S))[1].table == "edge"
-    assert next(ready.ranked(3600 * S))[1].table == "backfill"
+    assert next(ready.ranked(2 * S))[1].table == "edge"
+    assert next(ready.ranked(10 * S))[1].table == "backfill"
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("many", [20, 150])
-def test_lines_that_turn_are_ranked_as_a_sort_would(seed: int, many: int) -> None:
+def test_lines_that_bend_are_ranked_as_a_sort_would(seed: int, many: int) -> None:
     chance = Random(seed)
-    policy = Patient(patience=2, upto=3)
-    ready, jobs, now = ReadyJobs(policy.index, None, policy.turn), {}, 0
+    policy = Patient()
+    ready, jobs, now, since = ReadyJobs(policy.index, policy.tie, policy.lines), {}, 0, None
     for _ in range(120):
         now += chance.choice((0, 1, 7 * S, 40 * S, 300 * S))
         for _ in range(chance.randint(0, many // 4)):
@@ -109,23 +194,20 @@ def test_lines_that_turn_are_ranked_as_a_sort_would(seed: int, many: int) -> Non
                 ready.discard(name)
                 jobs.pop(name, None)
             else:
-                late = chance.choice((0, 0, 2))
                 jobs[name] = job(
                     name,
                     release_s=(now / S) - chance.randrange(500),
                     period_s=chance.choice((50, 100, 400)),
-                    n=chance.choice((1, 2, 5)),
+                    n=chance.choice((0, 1, 2, 5)),
                     alpha=chance.choice((0.5, 2)),
-                    late=late,
+                    late=chance.choice((0, 0, 2)),
                     late_since_us=now // 2,
                 )
                 ready.put(jobs[name])
-
-        def value(found: ReadyJob, now_us: int) -> float:
-            turn = policy.turn(found)
-            a, b = turn[1:] if turn is not None and turn[0] <= now_us else policy.index(found)
-            return a + b * (now_us / S)
-
-        expected = sorted(jobs.values(), key=lambda found: (-value(found, now), found.release_us, found.table))
-        found = [entry for _, entry in ready.ranked(now)]
-        assert [value(entry, now) for entry in found] == pytest.approx([value(entry, now) for entry in expected])
+        if chance.random() < 0.1:
+            since = chance.choice((None, now, now // 2, -(10**6) * S))
+            ready.busy_from(since)
+        values = {name: value(policy, found, since, now / S) for name, found in jobs.items()}
+        found = [entry.table for _, entry in ready.ranked(now)]
+        assert sorted(found) == sorted(jobs)
+        assert [values[name] for name in found] == pytest.approx(sorted(values.values(), reverse=True))

@@ -49,7 +49,7 @@ def test_the_names_of_the_page_exist() -> None:
     for order in (
         "max-benefit",
         "max-benefit-lookahead",
-        "patient(patience=8)",
+        "patient(lasts=0.5)",
         "edf",
         "edf-p",
         "fifo",

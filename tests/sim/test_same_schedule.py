@@ -26,7 +26,7 @@ POLICIES = (
     "proportional(all, P, k=2) / edf-p / inherit=none",
     "max-benefit / inherit=max-plus(2)",
     "reserve / random(seed=3)",
-    "reserve / balanced / inherit=chain",
+    "reserve / patient / inherit=chain",
     "max-benefit-youngest / inherit=chain",
     "proportional(all) / patient",
 )

@@ -95,7 +95,9 @@ class Unknown:
 
 Index = Callable[[ReadyJob], tuple[float, float]]
 Tie = Callable[[ReadyJob], Any]
-Turn = Callable[[ReadyJob], tuple[int, float, float] | None]
+# From when on the index of a job is which line: (us, a, b), earliest first; the first one holds before its time, too.
+Bends = Sequence[tuple[int, float, float]]
+Lines = Callable[[ReadyJob, int | None], Bends]
 # The index of upkeep: below any other.
 LAST = -1e300
 # That of a job for which a query waits: above any other; among themselves the earliest deadline first.
@@ -107,20 +109,24 @@ class ReadyJobs(dict[str, ReadyJob]):
     however many tables are ready and whether or not their indices grow while they wait. Ties go to the smallest `tie`,
     if the policy says one, then to the one that has been ready longer.
 
-    A line may turn once: from the time that `turn` says for a job its index is another line.
+    An index may bend: `lines` says for a job from when on it is which line. They may depend on since when the tracks have
+    been busy, which `busy_from` sets.
 
     A dictionary, because it is read far more often than it changes; it changes by `put` and `discard` only."""
 
-    def __init__(self, index: Index | None = None, tie: Tie | None = None, turn: Turn | None = None) -> None:
+    def __init__(self, index: Index | None = None, tie: Tie | None = None, lines: Lines | None = None) -> None:
         super().__init__()
         self._index = index
         self._tie = tie
-        self._turn = turn
+        self._lines = lines
+        self._busy_since_us: int | None = None
+        # The tables that would get fresher, where somebody wants to know how many they are.
+        self.fresher: set[str] = set()
         self._ranking: Ranking[ReadyJob] = Ranking()
         # Jobs that came or changed since the ranking was last asked for: many are gone again by then.
         self._unranked: dict[str, ReadyJob] = {}
-        # Lines that are still to turn, soonest first; some are of jobs that are no more.
-        self._turns: list[tuple[int, int, ReadyJob, float, float]] = []
+        # Indices that are still to bend, soonest first; some are of jobs that are no more.
+        self._bends: list[tuple[int, int, ReadyJob, Bends, int]] = []
         self._sequence = count()
         # If a placement asks for groups of tables, there is a ranking for each instead; and where each table is ranked.
         self._group_of: Mapping[str, Hashable] | None = None
@@ -130,12 +136,17 @@ class ReadyJobs(dict[str, ReadyJob]):
     @classmethod
     def under(cls, policy: UpdatePolicy) -> ReadyJobs:
         """None yet, to be ranked as a policy says."""
-        return cls(getattr(policy, "index", None), getattr(policy, "tie", None), getattr(policy, "turn", None))
+        return cls(getattr(policy, "index", None), getattr(policy, "tie", None), getattr(policy, "lines", None))
 
     def put(self, job: ReadyJob) -> None:
         table = job.table
         if self.get(table) != job:
             self[table] = self._unranked[table] = job
+            if self._lines is not None:
+                if job.gain_us and not job.upkeep:
+                    self.fresher.add(table)
+                else:
+                    self.fresher.discard(table)
 
     def discard(self, table: str) -> ReadyJob | None:
         """Which it was, if it was there."""
@@ -143,11 +154,20 @@ class ReadyJobs(dict[str, ReadyJob]):
         if job is not None:
             if table in self._unranked:
                 del self._unranked[table]
+            self.fresher.discard(table)
             if self._group_of is None:
                 self._ranking.discard(table)
             elif table in self._grouped:
                 self._groups[self._grouped.pop(table)].discard(table)
         return job
+
+    def busy_from(self, since_us: int | None) -> None:
+        """Since when there has always been more to do than there were tracks; None if it is not so now. It concerns jobs
+        that make their tables fresher only."""
+        if since_us != self._busy_since_us:
+            self._busy_since_us = since_us
+            self._bends.clear()
+            self._unranked.update((table, self[table]) for table in self.fresher)
 
     def best(self, now_us: int) -> tuple[float, ReadyJob] | None:
         """The first of `ranked`, if there is one."""
@@ -230,7 +250,7 @@ class ReadyJobs(dict[str, ReadyJob]):
 
     def _catch_up(self, now_us: int) -> None:
         if self._unranked:
-            plain = self._tie is None and self._turn is None and self._group_of is None
+            plain = self._tie is None and self._lines is None and self._group_of is None
             put, index = self._ranking.put, self._index
             for job in self._unranked.values():
                 if plain and not job.upkeep and job.awaited_us is None:
@@ -240,10 +260,10 @@ class ReadyJobs(dict[str, ReadyJob]):
                 else:
                     self._rank(job, *self._line(job, now_us, remember=True))
             self._unranked.clear()
-        while self._turns and self._turns[0][0] <= now_us:
-            _, _, job, a, b = heappop(self._turns)
+        while self._bends and self._bends[0][0] <= now_us:
+            _, _, job, lines, number = heappop(self._bends)
             if self.get(job.table) is job:
-                self._rank(job, a, b)
+                self._rank(job, *self._now(job, lines, number, now_us, True))
 
     def _rank(self, job: ReadyJob, a: float, b: float) -> None:
         # Not who came first into this structure, which a replay of the log could not know.
@@ -267,13 +287,17 @@ class ReadyJobs(dict[str, ReadyJob]):
             return LAST, 0.0
         if job.awaited_us is not None:
             return FIRST, 0.0
-        if self._turn is not None and (turn := self._turn(job)) is not None:
-            at_us, a, b = turn
-            if at_us <= now_us:
-                return a, b
-            if remember:
-                heappush(self._turns, (at_us, next(self._sequence), job, a, b))
+        if self._lines is not None:
+            return self._now(job, self._lines(job, self._busy_since_us), 0, now_us, remember)
         return self._index(job)
+
+    def _now(self, job: ReadyJob, lines: Bends, number: int, now_us: int, remember: bool) -> tuple[float, float]:
+        """Which of the lines it is now, from some number on."""
+        while number + 1 < len(lines) and lines[number + 1][0] <= now_us:
+            number += 1
+        if remember and number + 1 < len(lines):
+            heappush(self._bends, (lines[number + 1][0], next(self._sequence), job, lines, number + 1))
+        return lines[number][1:]
 
 
 class ByIndex:
@@ -334,7 +358,7 @@ class UpdatePolicy(Protocol):
     """A policy may also have
 
     index(job) -> (a, b)       so that `situation.ready.ranked(now)` yields jobs by the largest a + b * now
-    turn(job) -> (us, a, b)    from when on the index is another line, and which; or None
+    lines(job, busy_since_us)  instead of `index`, if it bends: (us, a, b), ... from when on it is which line
     tie(job)                   what decides between equal indices, before how long a job waits
     for_graph(graph) -> policy the same policy, knowing the tables; asked for whenever they are declared
     chop: float | None         the most periods of data that one job may take

@@ -28,18 +28,11 @@ from penstock.scheduling.policies.random_order import Random
 from penstock.scheduling.policies.youngest import Youngest
 from penstock.scheduling.recovery.policy import Adaptive
 
-
-def balanced(patience: float = 2.0, upto: float = 2.75) -> IndexPolicy:
-    """Halfway between Max Benefit and patience."""
-    return Patient(patience, upto)
-
-
 ORDERS: dict[str, Callable[..., IndexPolicy]] = {
     "max-benefit": MaxBenefit,
     "max-benefit-lookahead": Lookahead,
     "max-benefit-youngest": Youngest,
     "patient": Patient,
-    "balanced": balanced,
     "edf": Edf,
     "edf-p": EdfP,
     "fifo": Fifo,
@@ -77,7 +70,7 @@ _SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
 
 # What a warehouse runs by if nothing else is said: nowhere in the experiments of the paper more than 2 % later than the best
 # policy of the paper there, and far better in most (`penstock experiment one-for-all`).
-DEFAULT = "reserve / balanced / inherit=chain / chop=10"
+DEFAULT = "reserve / patient / inherit=chain / chop=10"
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -29,7 +29,7 @@ class Composed:
         self.weights = weights
         self.index, self.why = order.index, order.why
         self.tie = getattr(order, "tie", None)
-        self.turn = getattr(order, "turn", None)
+        self.lines = getattr(order, "lines", None)
         self.learns = (
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
         )
@@ -49,6 +49,7 @@ class Composed:
 
     def decide(self, situation: Situation) -> Decision:
         ranked: Ranked
+        known = self.order.remember(situation) if self.learns else NOTHING
         if self._only_index and len(situation.free) == 1:
             return _new(Decision, (first_on(situation, self.why), None, NOTHING))
         if not self._by_index:
@@ -61,7 +62,7 @@ class Composed:
             return _new(Decision, (self.placement.place(situation, ranked, self.why), None, NOTHING))
         placed = self.placement.remember(situation)
         starts = self.placement.place(situation, ranked, self.why, placed)
-        return Decision(starts, None, {**self.order.remember(situation), **placed})
+        return Decision(starts, None, {**known, **placed})
 
 
 def bound(policy: UpdatePolicy, graph: Graph) -> UpdatePolicy:

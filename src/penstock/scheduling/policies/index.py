@@ -28,7 +28,7 @@ class IndexPolicy(ABC):
         return situation.ready.ranked(situation.now_us)
 
     def remember(self, situation: Situation) -> Mapping[str, Any]:
-        """What to know at the next decision."""
+        """What to know at the next decision. Asked for before the jobs are ranked."""
         return NOTHING
 
     def knowing(self, graph: Graph, weights: Mapping[str, float]) -> IndexPolicy:
@@ -36,4 +36,5 @@ class IndexPolicy(ABC):
         return self
 
     def decide(self, situation: Situation) -> Decision:
-        return Decision(Global().place(situation, self.ranked(situation), self.why), None, self.remember(situation))
+        known = self.remember(situation)
+        return Decision(Global().place(situation, self.ranked(situation), self.why), None, known)

@@ -1,4 +1,4 @@
-"""Patient: an index that knows when it pays to wait for the next batch. Not from the paper.
+"""Patient: Max Benefit that knows when it pays to wait for the next batch. Not from the paper.
 
 All data must be loaded some time, so the only work that can be saved when there is too much of it is the start-up of
 updates that run too often. Put a price on track time: a table that is updated every n periods P then costs
@@ -8,76 +8,126 @@ updates that run too often. Put a price on track time: a table that is updated e
 
 and the price at which n and n + 1 are equally good is its Whittle index (Whittle 1988),
 
-    priority * P^2 * n * (n + 1) / (2 alpha)
+    W = priority * P^2 * n * (n + 1) / (2 alpha)
 
 whatever beta is. That is just after a batch came. The nearer the next one is, the better it is to wait for it and to pay one
 start-up for both: in the same way one finds that n + 1/2 becomes n * (1 - x / (1 + 2 beta)) + 1/2 when x periods have passed.
-The root of the index is linear in time, and that is what is ranked, times the benefit per second to the power of 1 / patience:
 
-    patience -> infinity   as if the load would never end
-    patience 16            for an overload that lasts (`patient`)
-    patience 2             the geometric mean with Max Benefit: for overloads that come and go (`balanced`)
-    patience -> 0          Max Benefit
+What track time is worth depends on what waits for it, and for how long. A second more now, and the backlog is a second
+shorter until there is none any more: a table of the backlog brings its benefit per second once for each of the D seconds
+that the tracks stay busy. So W counts only up to that. The order is by
 
-The price is taken per period, P / alpha for P^2 / alpha: between tables of very different periods benefit decides.
-From `upto` periods on more of them weigh no more. If even the rarest updates are too many for the machine, some table has to
-fall behind, and that had better be one that is dear to update. A job whose next batch is overdue waits no longer. A change of
-old partitions counts as its weighted age, as in Max Benefit.
+    min(W / D, benefit per second)
+
+which is Max Benefit in an overload that soon ends (D -> 0), and the Whittle index in one that never does. Nobody knows D. But what
+has lasted long mostly lasts long: it is taken as a part, `lasts`, of the time since which more jobs waited than tracks were free.
+
+The index is Max Benefit until it meets W / D, falls from there to what that will be when the next batch is due, and is back
+if the batch does not come. (W / D is bent, and taken as a straight line.) Between equals the one whose batch came last goes first:
+it would have to wait longest for the next. A change of old partitions waits for nothing: it is worth its benefit.
 """
 
 from __future__ import annotations
 
-from math import sqrt
+from collections.abc import Mapping
+from math import inf, sqrt
+from typing import Any, NamedTuple
 
-from penstock.model.time import SECOND_US, format_duration
-from penstock.scheduling.jobs import ReadyJob
-from penstock.scheduling.policies.index import IndexPolicy
+from penstock.model.time import SECOND_US
+from penstock.scheduling.jobs import NOTHING, Bends, ReadyJob, Situation
+from penstock.scheduling.policies.max_benefit import MaxBenefit
 
 # No start-up is so short, against the data of a period, that waiting would save nothing at all.
 _LEAST_START_UP = 0.01
-_Lines = tuple[tuple[float, float], tuple[int, float, float]]
+# A job whose index would begin to fall so late in its period does not wait.
+_TOO_LATE = 1 / 64
 
 
-class Patient(IndexPolicy):
-    def __init__(self, patience: float = 16.0, upto: float = 16.0) -> None:
-        if not patience > 0 or not upto >= 1:
-            raise ValueError("expected patience above 0 and upto of at least 1")
-        self.patience, self.upto = patience, upto
-        self._last: tuple[ReadyJob | None, _Lines] = None, ((0.0, 0.0), (0, 0.0, 0.0))
+class Patient(MaxBenefit):
+    def __init__(self, lasts: float = 0.5) -> None:
+        if not 0 <= lasts < inf:
+            raise ValueError("expected a finite lasts of at least 0")
+        self.lasts = lasts
 
-    def index(self, job: ReadyJob) -> tuple[float, float]:
-        return self._lines(job)[0]
+    def remember(self, situation: Situation) -> Mapping[str, Any]:
+        """Since when the tracks have been busy, if they are."""
+        busy = len(situation.ready.fresher) > len(situation.free)
+        since_us = int(situation.memory.get("busy_since_us", situation.now_us)) if busy else None
+        situation.ready.busy_from(since_us)
+        return NOTHING if since_us is None else {"busy_since_us": since_us}
 
-    def turn(self, job: ReadyJob) -> tuple[int, float, float] | None:
-        return self._lines(job)[1]
+    def tie(self, job: ReadyJob) -> int:
+        return -_came_us(job)
+
+    def lines(self, job: ReadyJob, busy_since_us: int | None) -> Bends:
+        a, b = self.index(job)
+        if busy_since_us is None or job.late or not job.gain_us or not self.lasts:
+            return ((0, a, b),)
+        worth = _Worth.of(job)
+        since_s = busy_since_us / SECOND_US
+        came_s = _came_us(job) / SECOND_US
+        due_s = came_s + worth.period_s
+
+        def counted(at_s: float, price: float) -> float:
+            return min(a, price / (self.lasts * (at_s - since_s))) if at_s > since_s else a
+
+        last = counted(due_s, worth.price(worth.period_s))
+        if last >= a:
+            return ((0, a, 0.0),)
+        meets_s = came_s + worth.until(a * self.lasts, came_s - since_s)
+        first = a
+        if meets_s <= came_s:
+            meets_s, first = came_s, counted(came_s, worth.price(0.0))
+        after = (int(due_s * SECOND_US), counted(due_s, worth.price(0.0)), 0.0)
+        if due_s - meets_s < _TOO_LATE * worth.period_s:
+            return ((0, first, 0.0), after)
+        slope = (last - first) / (due_s - meets_s)
+        return ((0, first, 0.0), (int(meets_s * SECOND_US), first - slope * meets_s, slope), after)
 
     def why(self, job: ReadyJob, value: float) -> str:
-        late = f" and {job.late} changed old partition{'s' if job.late > 1 else ''}" if job.late else ""
-        return (
-            f"brings {format_duration(job.gain_us)} of data{late} in about {job.expected_s:.2f}s, of which {job.start_up_s:.2f}s "
-            f"start-up, at priority {job.inherited:g}: waiting for more would save less than that of any other ready table"
-        )
+        said = super().why(job, value)
+        if not job.late and value < 0.999 * self.index(job)[0]:
+            said += (
+                f" (less than it has, as with its next batch it would start once, which takes {job.start_up_s:.2f}s, "
+                "and not twice, and the tracks have long been busy)"
+            )
+        return said
 
-    def _lines(self, job: ReadyJob) -> _Lines:
-        """The index until the next batch is due, and from when on it is which. Both are asked for, one after the other."""
-        if self._last[0] is job:
-            return self._last[1]
+
+class _Worth(NamedTuple):
+    """The price of track time up to which an update is worth its start-up: scale * (whole - fall * s)^2 after s seconds."""
+
+    period_s: float
+    scale: float
+    whole: float
+    fall: float
+
+    @classmethod
+    def of(cls, job: ReadyJob) -> _Worth:
         period_s = max(1, job.deadline_us - job.release_us) / SECOND_US
         gain_s = job.gain_us / SECOND_US
         data_s = max(0.0, job.expected_s - job.start_up_s)
-        beta = min(1.0, data_s / gain_s) if gain_s else 0.0
-        start_up_s = max(job.start_up_s, _LEAST_START_UP * (beta * period_s or data_s))
-        benefit = job.inherited * max(gain_s, period_s) / job.expected_s
-        price = job.inherited * period_s / (2 * start_up_s)
-        scale = benefit ** (1 / self.patience) * sqrt(price)
-        periods = min(gain_s / period_s, self.upto)
-        # How much of the waiting since the last batch counts against it, in periods per second.
-        wait = periods / (1 + 2 * beta) / period_s
-        # When the newest of its batches came, if they came as they should.
-        last_s = (job.release_us + max(0, job.gain_us - (job.deadline_us - job.release_us))) / SECOND_US
-        ageing = job.history_weight * job.late / period_s
-        due = periods + 0.5 - ageing * job.late_since_us / SECOND_US
-        before = scale * (due + wait * last_s), scale * (ageing - wait)
-        found = before, (int((last_s + period_s) * SECOND_US), scale * due, scale * ageing)
-        self._last = job, found
-        return found
+        beta = min(1.0, data_s / gain_s)
+        start_up_s = max(job.start_up_s, _LEAST_START_UP * (beta * period_s or job.expected_s))
+        periods = gain_s / period_s
+        return cls(
+            period_s,
+            job.inherited * period_s**2 / (2 * start_up_s),
+            periods + 0.5,
+            periods / (1 + 2 * beta) / period_s,
+        )
+
+    def price(self, after_s: float) -> float:
+        return self.scale * (self.whole - self.fall * after_s) ** 2
+
+    def until(self, rate: float, busy_s: float) -> float:
+        """After how many seconds the price is only what track time is worth, rate * (seconds + busy_s)."""
+        # In left = whole - fall * seconds: scale * left^2 + rate / fall * left = rate * (busy_s + whole / fall)
+        half = rate / self.fall / 2
+        left = (sqrt(half**2 + self.scale * rate * (busy_s + self.whole / self.fall)) - half) / self.scale
+        return (self.whole - left) / self.fall
+
+
+def _came_us(job: ReadyJob) -> int:
+    """When the newest of its batches came, if they came as they should."""
+    return job.release_us + max(0, job.gain_us - (job.deadline_us - job.release_us))
