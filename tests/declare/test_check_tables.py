@@ -31,6 +31,8 @@ HAS = "`stats` has: router, ts, bytes, place"
         ({"a.sql": "SELECT 1 AS one"}, ["tables/a.sql:1: table `a` reads no other table, so nothing would ever update it"]),
         ({"m.py": "import penstock as ps\n@ps.table\ndef a(): ..."}, ["tables/m.py:2: table `a` reads no other table, so nothing would ever update it"]),
         ({"m.py": "import penstock as ps\n@ps.table\ndef a(stast): ..."}, ["tables/m.py:2: table `a` reads `stast`, which is not declared; did you mean `stats`?"]),
+        # One mistake in a flow is one problem, however many tables it makes.
+        ({"m.py": "import penstock as ps\n@ps.flow\ndef f(stast):\n  stast.into('a')\n  stast.into('b')"}, ["tables/m.py:4: flow `f` reads `stast`, which is not declared; did you mean `stats`?"]),
         ({"m.py": "import penstock as ps\n@ps.table\ndef a(stats, **more): ..."}, ["tables/m.py:2: the function of table `a` has the parameter `**more`; expected plain parameters with the names of the tables that it reads"]),
         ({"m.py": "import penstock as ps\n@ps.table\ndef a(stats, /): ..."}, ["tables/m.py:2: the function of table `a` has the parameter `stats`; expected plain parameters with the names of the tables that it reads"]),
         ({"raw.sql": "-- feed = 'stats'\n-- partition = 'hour'\nSELECT * FROM stats", "a.sql": "SELECT x\nFROM stats"},

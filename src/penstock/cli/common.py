@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +22,19 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from penstock.app import Warehouse
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+_WIDE = 160
+
+
+def _console(stderr: bool = False) -> Console:
+    """A file or a pipe is as wide as a line needs, within reason: nobody wants to search in cut names."""
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDE
+    return console
+
+
+out = _console()
+err = _console(stderr=True)
 
 ProjectOption = Annotated[
     Path, typer.Option("--project", "-p", help="The project's folder.", envvar="PENSTOCK_PROJECT")

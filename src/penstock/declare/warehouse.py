@@ -175,20 +175,27 @@ class _Checker:
             found = self._read_from_sql(table) if table.sql is not None else self._parameters(table)
         if found is None:
             return {}
+        # All tables of a flow read the same: its first one speaks for them.
+        if table.flow is None or table.name == next(iter(table.flow.targets)):
+            self._check_sources(table, found)
+        return {name: where for name, where in found.items() if name in self.tables}
+
+    def _check_sources(self, table: TableDeclaration, found: Mapping[str, Location]) -> None:
+        who = f"table `{table.name}`" if table.flow is None else f"flow `{table.flow.name}`"
         if not found.keys() - {table.name}:
-            self.problem(table.where, f"table `{table.name}` reads no other table, so nothing would ever update it")
+            self.problem(table.where, f"{who} reads no other table, so nothing would ever update it")
         for name, where in found.items():
             maybe = "feed" in table.broken and name in self.feeds
             if name not in self.tables and name not in self.declarations.opaque and not maybe:
-                self.problem(where, f"table `{table.name}` reads `{name}`, which is not declared{self._instead(name)}")
+                self.problem(where, f"{who} reads `{name}`, which is not declared{self._instead(name)}")
         for name in table.config.sources:
             if name not in found:
                 hint = did_you_mean(name, found) or f"; it reads: {', '.join(found) or 'nothing'}"
                 if name in TableConfig.model_fields:
                     hint = f"; write `{name}` above [sources]"
-                message = f"table `{table.name}` says how it reads `{name}`, but does not read it{hint}"
-                self.problem(table.at(f"sources.{name}"), message)
-        return {name: where for name, where in found.items() if name in self.tables}
+                self.problem(
+                    table.at(f"sources.{name}"), f"{who} says how it reads `{name}`, but does not read it{hint}"
+                )
 
     def _instead(self, name: str) -> str:
         if name in self.feeds:
