@@ -474,7 +474,7 @@ def test_a_long_backfill_of_a_base_table_is_cut() -> None:
     come meanwhile are loaded with the next of the jobs."""
     run = ready(CHAIN, upto=40, feeds=[Feed("f", period_us=HOUR_US)])
     world = run.world
-    world.state.chop = 10.0
+    world.state.chops = dict.fromkeys(world.state.graph.order, 10.0)
     cost = world.state.tables["a"].cost
     cost.alpha_s, cost.beta_s = 0.5, 1e-6
     before = dict(world.counts)

@@ -39,7 +39,7 @@ PLACEMENT = (
     "reserve(headroom=2, forget=0.5, k=3)",
 )
 INHERIT = ("none", "sum", "max", "max-plus(1.5)", "chain")
-CHOP = ("", "1", "3", "10")
+CHOP = ("", "1", "3", "2..10")
 ADAPTIVE = ("adaptive", "adaptive(plain)", "adaptive(worst)", "adaptive(average, shared)", "adaptive(single)")
 
 
@@ -62,7 +62,7 @@ def test_every_pair_of_parts_is_tried() -> None:
             assert pair in pairs, pair
     chops = [(part, parts[3] if len(parts) > 3 else "") for parts in names for part in parts[:3]]
     for part in (*PLACEMENT, *ORDER, *(f"inherit={i}" for i in INHERIT)):
-        assert {chop for name, chop in chops if name == part} == {"", "chop=1", "chop=3", "chop=10"}, part
+        assert {chop for name, chop in chops if name == part} == {"", "chop=1", "chop=3", "chop=2..10"}, part
     assert {name.partition("(")[0] for name in PLACEMENT} == set(PLACEMENTS)
     assert {name.partition("(")[0] for name in ADAPTIVE} == set(WHOLE)
 

@@ -49,6 +49,8 @@ def test_the_order_of_parts_does_not_matter() -> None:
         ("edf / inherit=all", "expected one of none, sum, max, max-plus"),
         ("edf / inherit=max(2)", "only max-plus takes a number"),
         ("edf / chop=2 / chop=3", "twice"),
+        ("edf / chop=3..2", "expected at least 3"),
+        ("edf / chop=..2", "'' is not a number"),
         ("edf //", "empty part"),
         ("edf(", "is not a part of a policy"),
         ("", "empty part"),

@@ -28,6 +28,7 @@ from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.errors import PenstockError
 from penstock.model.time import END_US
+from penstock.scheduling.chopping import chops
 from penstock.scheduling.jobs import (
     Decision,
     Fact,
@@ -61,7 +62,7 @@ class Controller:
 
     def _set_policy(self) -> None:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
-        self.state.chop = getattr(self.policy, "chop", None)
+        self.state.chops = chops(self.policy, self.state.graph)
         self.state.weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
         self.ready = ReadyJobs.under(self.policy)
         # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.

@@ -92,7 +92,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         if not pieces:
             return _upkeep(table)
         gain = _gain(table, pieces)
-        if spec.chop is not None or state.chop is not None or take is not None or name in state.awaited:
+        if spec.chop is not None or name in state.chops or take is not None or name in state.awaited:
             pending = table.needs.domain().count(spec.grain)
             amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
     late = 0
@@ -161,10 +161,11 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     if state.graph.feeds[table.table.feed].mode == "snapshot":
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
         return files[:1] if table.table.grain is not WHOLE else files
-    if state.chop is None or len(files) < 2:
+    chop = state.chops.get(table.table.name)
+    if chop is None or len(files) < 2:
         return files
     # Update chopping (Golab et al., Sec. 3.4): what came within so many periods, and as much as is worth a start.
-    upto = files[0].arrived_us + int(state.chop - 1) * state.graph.periods_us[table.table.name]
+    upto = files[0].arrived_us + int(chop - 1) * state.graph.periods_us[table.table.name]
     start_up_s = table.cost.expected_s(0.0)
     amount = 0.0
     for number, file in enumerate(files):
@@ -272,10 +273,10 @@ def most_at_once(state: State, table: TableState, pending: int, amount: float, t
     limits = [spec.chop] if spec.chop is not None else []
     if take is not None:
         limits.append(_filled(state, spec, take))
-    if state.chop is not None:
+    if (chop := state.chops.get(spec.name)) is not None:
         worth = _worth_a_start(table.cost, pending, amount)
         if worth is not None:
-            limits.append(max(worth, _filled(state, spec, state.chop)))
+            limits.append(max(worth, _filled(state, spec, chop)))
     return min(limits, default=None)
 
 

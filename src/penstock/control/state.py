@@ -46,8 +46,8 @@ class State(Updating):
         super().__init__()
         self.tracks = 1
         self.policy = "max-benefit"
-        # The most periods of data that one load may take; the controller says it for the policy.
-        self.chop: float | None = None
+        # The most periods of data that one update of a table may take, if not all; the controller says it for the policy.
+        self.chops: Mapping[str, float] = {}
         # The priority that the job of each table comes with; also of the policy.
         self.weights: Mapping[str, float] = {}
         self.now_us = 0

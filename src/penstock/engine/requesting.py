@@ -21,7 +21,8 @@ from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.span import parse_span
 from penstock.model.time import LAST_US, format_instant
-from penstock.scheduling.policies import find_policy
+from penstock.scheduling.chopping import chops
+from penstock.scheduling.policies import bound, find_policy
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -193,7 +194,7 @@ class Requesting:
         )
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, declared, asked)
-        found.state.chop = getattr(find_policy(declarations.config.run.policy), "chop", None)
+        found.state.chops = chops(bound(find_policy(declarations.config.run.policy), graph), graph)
         work = []
         with self.store.read() as conn:
             for each in found.campaign.work:

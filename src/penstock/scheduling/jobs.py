@@ -361,7 +361,7 @@ class UpdatePolicy(Protocol):
     lines(job, busy_since_us)  instead of `index`, if it bends: (us, a, b), ... from when on it is which line
     tie(job)                   what decides between equal indices, before how long a job waits
     for_graph(graph) -> policy the same policy, knowing the tables; asked for whenever they are declared
-    chop: float | None         the most periods of data that one job may take
+    chop: float | Chop | None  the most periods of data that one job may take (`scheduling/chopping.py`)
     weights                    the priority that the job of each table comes with as `inherited`, by table; without it
                                the largest of its own and those of all that follow from it
     begin(tracks, outlook) and follow(memory, fact, outlook)

@@ -4,7 +4,7 @@
     proportional(all, aggressive, k=1) / max-benefit / inherit=max / chop=3
 
 A part is an order (who goes first), a placement (on which track), `inherit=` (priorities of sources) or `chop=` (the most
-periods of data that one job takes). What is left out is Max Benefit, global, max, and no chopping.
+periods of data that one job takes, or a range such as `3..10`). What is left out is Max Benefit, global, max, and no chopping.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.scheduling.chopping import Chop
 from penstock.scheduling.inheritance import DEFAULT_K, RULES
 
 _PART = re.compile(r"([A-Za-z][\w.:-]*)\s*(?:\((.*)\))?", re.ASCII | re.DOTALL)
@@ -38,7 +39,7 @@ class Recipe:
     parts: list[Part] = field(default_factory=list)
     inherit: str = "max"
     inherit_k: float = DEFAULT_K
-    chop: float | None = None
+    chop: Chop | float | None = None
 
 
 def parse(text: str) -> Recipe:
@@ -57,10 +58,16 @@ def parse(text: str) -> Recipe:
             raise PolicyNameError(f"{text!r} says {key}= twice")
         seen.add(key)
         if key == "chop":
-            recipe.chop = number(piece, value, at_least=1)
+            recipe.chop = _chop(piece, value)
         else:
             _inherit(recipe, piece, value)
     return recipe
+
+
+def _chop(piece: str, value: str) -> Chop | float:
+    least, dots, most = value.partition("..")
+    first = number(piece, least.strip(), at_least=1)
+    return Chop(first, number(piece, most.strip(), at_least=first)) if dots else first
 
 
 def _inherit(recipe: Recipe, piece: str, value: str) -> None:

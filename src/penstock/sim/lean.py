@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
 from penstock.model.time import SECOND_US
+from penstock.scheduling.chopping import chops
 from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
 from penstock.scheduling.policies import bound
@@ -136,7 +137,7 @@ class _Lean:
         self.ready = ReadyJobs.under(self.policy)
         self.factor = scenario.mean_factor
         self.tracks = scenario.tracks
-        chop: float | None = getattr(self.policy, "chop", None)
+        chop = chops(self.policy, graph)
         weights = getattr(self.policy, "weights", None) or graph.inherited
         self.tables: list[_Table] = []
         by_name: dict[str, _Table] = {}
@@ -158,7 +159,7 @@ class _Lean:
             else:
                 table.fresh_us = min(source.fresh_us for source in table.sources)
             table.newest_us = table.fresh_us
-            table.limit_us = _NEVER if chop is None else _limit_us(chop, table)
+            table.limit_us = _limit_us(chop[name], table) if name in chop else _NEVER
             table.release_us = table.at_us = _NEVER
             table.running = False
             table.total = table.since_us = 0

@@ -70,7 +70,7 @@ _SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
 
 # What a warehouse runs by if nothing else is said: nowhere in the experiments of the paper more than 2 % later than the best
 # policy of the paper there, and far better in most (`penstock experiment one-for-all`).
-DEFAULT = "reserve / patient / inherit=chain / chop=10"
+DEFAULT = "reserve / patient / inherit=chain / chop=3..10"
 
 F = TypeVar("F", bound=Callable[..., Any])
 

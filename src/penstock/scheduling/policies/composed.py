@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.model.graph import Graph
+from penstock.scheduling.chopping import Chop
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
 from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation, UpdatePolicy
 from penstock.scheduling.placement.base import Placement, Ranked
@@ -21,7 +22,7 @@ class Composed:
         placement: Placement,
         inherit: str = "max",
         inherit_k: float = DEFAULT_K,
-        chop: float | None = None,
+        chop: Chop | float | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self.order, self.placement = order, placement
