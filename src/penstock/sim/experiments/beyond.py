@@ -26,7 +26,7 @@ from penstock.sim.experiments.golab import (
 
 RESERVE = "reserve / max-benefit"
 CHAIN = "max-benefit / inherit=chain"
-PATIENT = "patient"
+PATIENT = "patient(lasts=2)"  # for an overload that lasts
 CHOPPED = "max-benefit / chop=3"
 CHAIN_CHOPPED = "max-benefit / inherit=chain / chop=3"
 
@@ -72,7 +72,7 @@ add(
         {
             **COMMON,
             "slowdown": (1.0,),
-            "policies": ("max-benefit", "edf-p", PATIENT),
+            "policies": ("max-benefit", "edf-p", PATIENT, DEFAULT),
             "cheap_beta": 0.01,
             "utilisation": (0.95, 1.0, 1.05, 1.1, 1.15, 1.2),
         },
