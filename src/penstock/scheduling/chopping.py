@@ -2,7 +2,8 @@
 
 An update is not interrupted. So what holds a track while more important tables wait had better be short; what nobody goes
 before may as well be long, as every further start takes time. With `chop=3..10` a table is cut to three periods of data if
-another is more than twice as stale, by priority, after one period without an update, and to ten if none is.
+another is more than twice as stale, by priority, after one period without an update, and to ten if none is. So are tables that others
+are made from, however little they count: those would all be made more often, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ class Chop:
     def periods(self, graph: Graph, weights: Mapping[str, float]) -> dict[str, float]:
         missed = {name: weights[name] * graph.periods_us[name] for name in graph.order}
         worst = max(missed.values(), default=0.0)
-        return {name: self.most if _MORE_IMPORTANT * one >= worst else self.least for name, one in missed.items()}
+        return {
+            name: self.most if graph.out[name] or _MORE_IMPORTANT * one >= worst else self.least
+            for name, one in missed.items()
+        }
 
 
 def chops(policy: object, graph: Graph) -> Mapping[str, float]:
