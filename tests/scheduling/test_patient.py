@@ -161,8 +161,9 @@ def test_busy_is_when_more_wait_than_tracks_are_free() -> None:
 def test_what_it_says() -> None:
     policy = Patient()
     found = job("t", release_s=1000)
-    assert "once" not in policy.why(found, 100 / 11)
-    assert "with its next batch it would start once, which takes 1.00s" in policy.why(found, 5.0)
+    assert "counted" not in policy.why(found, 100 / 11)
+    assert "counted below its own 9.09" in policy.why(found, 5.0)
+    assert "one start (1.00s) would also do for its next batch" in policy.why(found, 5.0)
 
 
 @pytest.mark.parametrize("lasts", [-1, float("nan"), float("inf")])

@@ -88,8 +88,8 @@ class Patient(MaxBenefit):
         said = super().why(job, value)
         if not job.late and value < 0.999 * self.index(job)[0]:
             said += (
-                f" (less than it has, as with its next batch it would start once, which takes {job.start_up_s:.2f}s, "
-                "and not twice, and the tracks have long been busy)"
+                f", and counted below its own {self.index(job)[0]:.3g}, since the tracks have long been busy and one start "
+                f"({job.start_up_s:.2f}s) would also do for its next batch"
             )
         return said
 
