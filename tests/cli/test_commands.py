@@ -116,7 +116,7 @@ def test_run_status_explain_query_retry(project: Write, spark: SparkSession) -> 
     assert "incremental: GROUP BY with sum" in told and "last update: job-" in told and "target 5m missed" in told
     assert penstock("explain", "summs", *place).exit_code == 1
     explained = as_json("explain", "sums", *place)
-    assert isinstance(explained, dict) and explained["last_why"].startswith("brings")
+    assert isinstance(explained, dict) and explained["last_why"].startswith("gains")
 
     shown = penstock("query", "SELECT k, v FROM sums ORDER BY k", *place)
     assert shown.exit_code == 0 and "complete up to 2024-01-02 10:00" in shown.stdout
