@@ -1,6 +1,6 @@
 """Beyond the paper: policies of our own against the best of the paper, on the paper's workloads.
 
-Their parameters were chosen on seeds 1 to 40. A claim should be shown on others: `--seeds 301..305`.
+Their parameters were chosen on seeds 1 to 70. A claim should be shown on others: `--seeds 301..305`.
 """
 
 from __future__ import annotations
