@@ -68,7 +68,7 @@ _SWITCHES: dict[str, Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
-# What a warehouse runs by if nothing else is said: nowhere in the experiments of the paper more than 2 % later than the best
+# What a warehouse runs by if nothing else is said: in the experiments of the paper within 2 % of the best (but for noise)
 # policy of the paper there, and far better in most (`penstock experiment one-for-all`).
 DEFAULT = "reserve / patient / inherit=chain / chop=3..10"
 
