@@ -25,12 +25,12 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The tests with Spark run beside the others: each half keeps about one core busy.
+# Two halves run at once, each of which keeps about one core busy.
 test: check  ## everything that must hold, with real Spark
-	@$(BIN)/python -m pytest -m "spark and not soak" > $(VENV)/spark-tests.log 2>&1 & spark=$$!; \
+	@$(BIN)/python -m pytest -m "(spark or tables) and not soak" > $(VENV)/spark-tests.log 2>&1 & spark=$$!; \
 	trap "kill $$spark 2>/dev/null" INT TERM; \
-	echo "without Spark:"; $(BIN)/python -m pytest -m "not spark and not soak"; rest=$$?; \
-	wait $$spark; with=$$?; echo "with Spark:"; cat $(VENV)/spark-tests.log; test $$rest -eq 0 -a $$with -eq 0
+	echo "the core, and crashes:"; $(BIN)/python -m pytest -m "not (spark or tables or soak)"; rest=$$?; \
+	wait $$spark; with=$$?; echo "with Spark, and the table format:"; cat $(VENV)/spark-tests.log; test $$rest -eq 0 -a $$with -eq 0
 
 bench: $(STAMP)  ## speed, against what one would write by hand
 	$(BIN)/python -m benchmarks

@@ -17,6 +17,14 @@ settings.register_profile("penstock", deadline=None, derandomize=True, suppress_
 settings.load_profile("penstock")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those of the tables can be chosen as a whole: `make test` runs them in the half with Spark, so that both are alike."""
+    for item in items:
+        if item.path.parent.name == "tables":
+            item.add_marker("tables")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of the test run, with the settings that projects get."""

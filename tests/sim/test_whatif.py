@@ -139,6 +139,7 @@ def test_a_table_without_history_costs_about_what_others_do(recording: Recording
         (["e@1m..2m"], [], "there is no feed `e`"),
         (["10m..5m"], [], "it must end after it starts"),
         (["1x..5m"], [], "is not a duration"),
+        (["a:1m..5m"], [], "such as 10m..25m or feed@10m..25m"),
         ([], ["per_b"], "did you mean `per_c`?"),
         ([], ["a*0"], "expected how many"),
     ],

@@ -162,9 +162,7 @@ def _rejection(
     within_us = None if within == inf else now_us - arrived_us + ceil(within * SECOND_US * (1 + 1e-9)) + 1
     freshness = _strictest(contract, options, now_us, arrived_us, price_per_s)
     cause = known or _cause(contract, options, considered, now_us, arrived_us, price_per_s)
-    left = (
-        format_duration(max(0, ceil(_left_s(contract, now_us, arrived_us) * SECOND_US))) if contract.within_us else ""
-    )
+    left = _told(_left_s(contract, now_us, arrived_us)) if contract.within_us else ""
     why = {
         Cause.OTHERS: "others would lose more by its work than it would gain",
         Cause.FRESHNESS: f"its tables cannot be as fresh as it needs ({contract.freshness})"
@@ -174,6 +172,11 @@ def _rejection(
         Cause.DEADLINE: f"what must be done before it does not leave enough of {left}",
     }[cause]
     return Rejected(why, cause, within_us, freshness)
+
+
+def _told(left_s: float) -> str:
+    """What is left, as whoever asked knows it: a minute, not the 59.98 s since."""
+    return format_duration(ceil(left_s) * SECOND_US if left_s > 10 else max(0, ceil(left_s * SECOND_US)))
 
 
 def _cause(

@@ -77,16 +77,15 @@ def parse_changes(
 def _outage(text: str, feeds: Sequence[str]) -> FeedOutage:
     feed, sign, span = text.rpartition("@")
     start, dots, end = span.partition("..")
+    expected = "expected START..END since the beginning, such as 10m..25m or feed@10m..25m"
     if not dots:
-        raise ChangeError(
-            f"--outage {text}: expected START..END since the beginning, such as 10m..25m or feed@10m..25m"
-        )
+        raise ChangeError(f"--outage {text}: {expected}")
     if sign:
         _known(feed, feeds, "feed")
     try:
         found = FeedOutage(parse_duration(start or "0s"), parse_duration(end), feed if sign else None)
     except ValueError as error:
-        raise ChangeError(f"--outage {text}: {error}") from None
+        raise ChangeError(f"--outage {text}: {error}; {expected}") from None
     if found.end_us <= found.start_us:
         raise ChangeError(f"--outage {text}: it must end after it starts")
     return found
