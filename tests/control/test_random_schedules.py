@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable, Iterable
 from random import Random
 
 import pytest
@@ -21,73 +22,69 @@ def _upkeep_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "SMALL_FILES", 6)
 
 
-def run_one(seed: int) -> Scenario:
-    scenario = Scenario(seed)
+def chunks(scenarios: int) -> pytest.MarkDecorator:
+    seeds = range(FIRST, FIRST + scenarios)
+    return pytest.mark.parametrize("seeds", [seeds[n : n + CHUNK] for n in range(0, scenarios, CHUNK)], ids=str)
+
+
+def each(seeds: Iterable[int], run: Callable[[int], object]) -> None:
+    """All of them, and then which failed."""
+    failed: list[tuple[int, str]] = []
+    for seed in seeds:
+        try:
+            run(seed)
+        except Exception:
+            failed.append((seed, traceback.format_exc(limit=-4)))
+    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+
+
+def settled(scenario: Scenario) -> Scenario:
+    """After a while, when all is at rest: what it should be."""
     scenario.run(scenario.rng.choice([30, 60, 100]))
     scenario.settle()
     check_at_rest(scenario.world)
     check_reflects(scenario.world, scenario.rng)
-    if not scenario.trouble and not scenario.world.redefined:
-        assert not scenario.world.repeated, f"made twice from the same: {scenario.world.repeated[:3]}"
     return scenario
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS, CHUNK))
-def test_tables_are_right_at_rest(first: int) -> None:
-    failed: list[tuple[int, str]] = []
-    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS)):
-        try:
-            run_one(seed)
-        except Exception:
-            failed.append((seed, traceback.format_exc(limit=-4)))
-    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+def released(scenario: Scenario) -> None:
+    """And when nothing is held any more."""
+    settled(scenario).release()
+    check_at_rest(scenario.world)
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS // 4, CHUNK))
-def test_requests_and_policies_lose_nothing(first: int) -> None:
+@chunks(SCENARIOS)
+def test_tables_are_right_at_rest(seeds: range) -> None:
+    def run(seed: int) -> None:
+        scenario = settled(Scenario(seed))
+        if not scenario.trouble and not scenario.world.redefined:
+            assert not scenario.world.repeated, f"made twice from the same: {scenario.world.repeated[:3]}"
+
+    each(seeds, run)
+
+
+@chunks(SCENARIOS // 4)
+def test_requests_and_policies_lose_nothing(seeds: range) -> None:
     """Backfills, cancelled ones too, tables that follow only some changes, jobs that are stopped for newer ones: what is
     not held is right, and when everything is let through again everything is."""
-    failed: list[tuple[int, str]] = []
-    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 4)):
-        try:
-            scenario = Scenario(seed, asking=True)
-            scenario.run(scenario.rng.choice([30, 60, 100]))
-            scenario.settle()
-            check_at_rest(scenario.world)
-            check_reflects(scenario.world, scenario.rng)
-            scenario.release()
-            check_at_rest(scenario.world)
-        except Exception:
-            failed.append((seed, traceback.format_exc(limit=-4)))
-    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+    each(seeds, lambda seed: released(Scenario(seed, asking=True)))
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS // 2, CHUNK))
-def test_groups_are_right_at_rest_and_published_together(first: int) -> None:
-    failed: list[tuple[int, str]] = []
-    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 2)):
-        try:
-            rng = Random(seed)
-            scenario = Scenario(seed, asking=rng.random() < 0.3, warehouse=grouped(rng))
-            scenario.run(scenario.rng.choice([30, 60, 100]))
-            scenario.settle()
-            check_at_rest(scenario.world)
-            check_reflects(scenario.world, scenario.rng)
-            scenario.release()
-            check_at_rest(scenario.world)
-        except Exception:
-            failed.append((seed, traceback.format_exc(limit=-4)))
-    assert not failed, f"seeds {[seed for seed, _ in failed]}\n{failed[0][1]}"
+@chunks(SCENARIOS // 2)
+def test_groups_are_right_at_rest_and_published_together(seeds: range) -> None:
+    def run(seed: int) -> None:
+        rng = Random(seed)
+        released(Scenario(seed, asking=rng.random() < 0.3, warehouse=grouped(rng)))
+
+    each(seeds, run)
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + SCENARIOS // 5, CHUNK))
-def test_one_more_file_makes_every_partition_at_most_once(first: int) -> None:
-    failed = []
-    for seed in range(first, min(first + CHUNK, FIRST + SCENARIOS // 5)):
-        twice = made_twice(seed)
-        if twice:
-            failed.append((seed, twice))
-    assert not failed, f"seeds {[seed for seed, _ in failed]}: {failed[0][1]}"
+@chunks(SCENARIOS // 5)
+def test_one_more_file_makes_every_partition_at_most_once(seeds: range) -> None:
+    def run(seed: int) -> None:
+        assert not made_twice(seed)
+
+    each(seeds, run)
 
 
 def made_twice(seed: int) -> list[tuple[str, int]]:
