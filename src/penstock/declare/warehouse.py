@@ -7,12 +7,11 @@ one table does not keep the others from being checked. They take the columns of 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
+from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.check_feeds import (
     columns_of,
     feed_problems,
@@ -27,21 +26,19 @@ from penstock.declare.check_policies import policy_problems
 from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems, unproven_problems
 from penstock.declare.config import TableConfig
-from penstock.declare.definition import Definition, Warehouse, exact_time, foldable_view, schema_of, shape_of
-from penstock.declare.flow_check import base_flow_problems, check_flow, known_schema, with_unknown
+from penstock.declare.define import Definer, sql_problems, time_of
+from penstock.declare.definition import Definition, Warehouse
+from penstock.declare.flow_check import base_flow_problems
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
-from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse, source_lines
-from penstock.model.grain import WHOLE, Calendar, Grain, parse_grain
+from penstock.declare.sqlview import SqlProblem, source_lines
+from penstock.model.grain import WHOLE, Grain, parse_grain
 from penstock.model.graph import CycleError, Graph
 from penstock.model.relations import Everything, Relation, default_relation, parse_relation
 from penstock.model.schema import Schema
 from penstock.model.tables import ALL, Feed, Source, Table
 
 __all__ = ["Definition", "Warehouse", "check_project", "load_warehouse"]
-
-# How many partitions a job takes whose view must be computed partition by partition.
-ONE_BY_ONE = 16
 
 
 def check_project(
@@ -91,9 +88,11 @@ class _Checker:
         self._check_feeds()
         read = {name: self._sources(table) for name, table in self.tables.items()}
         graph = self._graph({name: self._table(table, read[name]) for name, table in self.tables.items()})
+        define = Definer(self.feeds, self.feed_schemas, self.zone)
         definitions: dict[str, Definition] = {}
         for name in graph.order:
-            definitions[name] = self._define(self.tables[name], graph.tables[name], definitions)
+            definitions[name] = define(self.tables[name], graph.tables[name], definitions)
+        self.problems.extend(define.problems)
         if self.wrong:
             return None
         graph = Graph(graph.feeds.values(), (definition.table for definition in definitions.values()))
@@ -241,7 +240,7 @@ class _Checker:
         try:
             found = source_lines(table.sql, file=table.where.file, line=table.sql_line)
         except SqlProblem as error:
-            self._sql_problems(error)
+            self.problems.extend(sql_problems(error))
             return None
         return {self.spelled.get(name.lower(), name): Location(table.where.file, line) for name, line in found.items()}
 
@@ -249,10 +248,6 @@ class _Checker:
         """Where a table reads another."""
         found = self._read_from_sql(table) if table.sql is not None else None
         return (found or {}).get(source, table.where)
-
-    def _sql_problems(self, error: SqlProblem) -> None:
-        for found in error.problems:
-            self.problem(Location(found.file, found.line), f"{found.found}; {found.expected}")
 
     # Tables
 
@@ -264,7 +259,7 @@ class _Checker:
         config = declaration.config
         grain = self._grain(declaration)
         what = f"table `{declaration.name}`"
-        time = self._time_of(declaration)
+        time = time_of(declaration, self.feeds)
         if grain not in (None, WHOLE) and time is None and not declaration.is_plain and self._knows_time(declaration):
             message = f"{what} has partition {config.partition!r} but no `time`: name the column that says which partition a row is in"
             self.problem(declaration.at("partition"), message)
@@ -325,12 +320,6 @@ class _Checker:
         lost = declaration.config.feed is not None and (feed is None or "time" in feed.broken)
         return "time" not in declaration.broken and "feed" not in declaration.broken and not lost
 
-    def _time_of(self, declaration: TableDeclaration) -> str | None:
-        if declaration.config.time is not None or declaration.config.feed is None:
-            return declaration.config.time
-        feed = self.feeds.get(declaration.config.feed)
-        return feed.config.time if feed else None
-
     def _relation(self, declaration: TableDeclaration, source: str, grain: Grain | None) -> Relation | None:
         itself = source == declaration.name
         given = declaration.config.sources.get(source)
@@ -349,149 +338,3 @@ class _Checker:
             where = declaration.at(f"sources.{source}") if given is not None else declaration.at("partition")
             self.problem(where, f"table `{declaration.name}`, source `{source}`: {error}")
             return None
-
-    # Views
-
-    def _define(self, declaration: TableDeclaration, table: Table, done: Mapping[str, Definition]) -> Definition:
-        what = f"table `{declaration.name}`"
-        own, found = columns_of(declaration, what)
-        self.problems.extend(found)
-        feed = self.feeds.get(declaration.config.feed or "")
-        restated = feed is not None and feed.config.mode == "snapshot"
-        definition = Definition(table, declaration, self._time_of(declaration), own, columns=own, restated=restated)
-        if declaration.function is not None:
-            definition = self._define_function(definition)
-        elif declaration.flow is not None:
-            definition = self._define_flow(definition, done)
-        elif declaration.is_plain:
-            rows = self.feed_schemas.get(declaration.config.feed or "")
-            definition = replace(definition, table=replace(table, logic="rows"), schema=rows, columns=rows)
-        elif declaration.config.feed is not None:
-            definition = self._define_base(definition)
-        else:
-            definition = self._define_view(definition, done)
-        plain = declaration.is_plain  # then its feed was checked
-        if definition.time is not None and not plain and "partition" not in declaration.broken:
-            columns: Shape | None = own or (definition.view.columns if definition.view else None)
-            if definition.flow is not None:
-                columns = definition.columns
-            if columns is not None:
-                where, grain = declaration.at("time"), declaration.config.partition
-                self.problems.extend(time_problems(where, what, definition.time, columns, grain))
-        return definition
-
-    def _define_function(self, definition: Definition) -> Definition:
-        declaration, table = definition.declaration, definition.table
-        assert declaration.function is not None
-        logic = function_fingerprint(declaration.function, declaration.config.code_version)
-        if declaration.config.feed is not None:
-            return replace(definition, table=replace(table, logic=logic))
-        wants = CONTEXT in inspect.signature(declaration.function).parameters
-        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
-        return replace(definition, table=replace(table, logic=logic, chop=chop), wants_partition=wants)
-
-    def _define_flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
-        declaration, table = definition.declaration, definition.table
-        assert declaration.flow is not None
-        feed = declaration.config.feed
-        known = {name: with_unknown(done[name].columns) for name in declaration.flow.sources if name in done}
-        if feed is not None:
-            known = dict.fromkeys(declaration.flow.sources, self.feed_schemas.get(feed))
-        flow, problems = check_flow(declaration.flow, known, declaration)
-        if table.leader is None:  # else they were told of the leader
-            self.problems.extend(problems)
-        logic = f"{declaration.flow.fingerprint}:{declaration.config.code_version or ''}"
-        chop = table.chop or (None if table.grain is WHOLE or feed is not None else ONE_BY_ONE)
-        columns = flow.columns(declaration.name)
-        return replace(
-            definition,
-            table=replace(table, logic=logic, chop=chop),
-            flow=flow,
-            schema=known_schema(columns),
-            columns=shape_of(columns),
-        )
-
-    def _define_base(self, definition: Definition) -> Definition:
-        declaration, table = definition.declaration, definition.table
-        feed = declaration.config.feed or ""
-        rows = self.feed_schemas.get(feed)
-        definition = self._analysed(definition, {feed: rows} if rows else {})
-        view = definition.view
-        if view is None:
-            return definition
-        if not isinstance(view.how, Rowwise) and view.sources == (feed,):
-            self.problem(
-                declaration.where,
-                f"base table `{declaration.name}`: its SELECT must work row by row, as files are loaded one after the other "
-                f"({view.how.why}); aggregate in a table that reads it",
-            )
-        return replace(definition, table=replace(table, logic=view.fingerprint))
-
-    def _define_view(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
-        declaration, table = definition.declaration, definition.table
-        read: dict[str, Shape] = {}
-        for source in table.sources:
-            found = definition if source.table == declaration.name else done.get(source.table)
-            if found is not None and found.columns is not None:
-                read[source.table] = found.columns
-        definition = self._analysed(definition, read)
-        view = definition.view
-        if view is None:
-            return definition
-        if view.parameters and table.grain is WHOLE and "partition" not in declaration.broken:
-            message = f"table `{declaration.name}` uses :{view.parameters[0]}, but is not partitioned; set `partition`"
-            self.problem(declaration.where, message)
-        self._check_zone(declaration, table, view)
-        table = replace(
-            table,
-            logic=f"{view.fingerprint}:{declaration.config.code_version or ''}",
-            foldable=foldable_view(view, table, definition.time is not None),
-            exact_time=exact_time(view, table, definition.time, done),
-        )
-        definition = replace(definition, table=table)
-        if not definition.separable and table.grain is not WHOLE:
-            definition = replace(definition, table=replace(table, chop=table.chop or ONE_BY_ONE))
-        return definition
-
-    def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
-        """Spark's sessions are in UTC, so that times mean the same everywhere; days of a project may not be."""
-        expression = view.time_expression or ""
-        cut = re.match(r"(DATE_TRUNC|TRUNC)\(.*'(DAY|WEEK|MONTH)'", expression, re.IGNORECASE)
-        if isinstance(table.grain, Calendar) and self.zone != "UTC" and cut and table.grain.name == cut[2].lower():
-            message = f"table `{declaration.name}`: {cut[1].lower()} cuts at midnight UTC, but a {table.grain} of this project begins at midnight of {self.zone}"
-            self.problem(declaration.at("time"), f"{message}; write :partition_start AS {declaration.config.time}")
-
-    def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
-        """The definition with its view, if its SQL can be understood."""
-        declaration = definition.declaration
-        assert declaration.sql is not None
-        try:
-            view = analyse(
-                declaration.sql, read, time=definition.time, file=declaration.where.file, line=declaration.sql_line
-            )
-        except SqlProblem as error:
-            self._sql_problems(error)
-            return definition
-        if definition.columns is not None:
-            self._compare(declaration, definition.columns, view)
-            return replace(definition, view=view)
-        return replace(definition, view=view, schema=schema_of(view), columns=view.columns)
-
-    def _compare(self, declaration: TableDeclaration, own: Shape, view: View) -> None:
-        """The columns that are declared must be those that the SELECT gives."""
-        if view.columns is None:
-            return
-        what, where = f"table `{declaration.name}`", declaration.at("columns")
-        given = {column.name.lower(): column for column in view.columns}
-        said = {column.name.lower(): column for column in own}
-        for name, column in said.items():
-            if name not in given:
-                self.problem(where, f"{what}: `columns` names `{column.name}`, which its SELECT does not give")
-        for name, output in given.items():
-            if name not in said:
-                self.problem(where, f"{what}: its SELECT gives `{output.name}`, which `columns` does not name")
-            elif output.type is not None and output.type != said[name].type:
-                message = (
-                    f"{what}: column `{output.name}` is {output.type} in its SELECT, but {said[name].type} in `columns`"
-                )
-                self.problem(where, f"{message}; change one, for example with CAST({output.name} AS {said[name].type})")

@@ -1,0 +1,193 @@
+"""What each declared table is made of and how: its view, function or flow, understood and checked against what it reads.
+
+Tables come in the order of the graph, so that of each that is read the columns are known; those of a broken one are not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
+from penstock.declare.check_feeds import columns_of, time_problems
+from penstock.declare.check_names import CONTEXT
+from penstock.declare.definition import Definition, exact_time, foldable_view, schema_of, shape_of
+from penstock.declare.flow_check import check_flow, known_schema, with_unknown
+from penstock.declare.problems import Location, Problem
+from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
+from penstock.model.grain import WHOLE, Calendar
+from penstock.model.schema import Schema
+from penstock.model.tables import Table
+
+# How many partitions a job takes whose view must be computed partition by partition.
+ONE_BY_ONE = 16
+
+
+def time_of(declaration: TableDeclaration, feeds: Mapping[str, FeedDeclaration]) -> str | None:
+    """The column that says which partition a row is in."""
+    if declaration.config.time is not None or declaration.config.feed is None:
+        return declaration.config.time
+    feed = feeds.get(declaration.config.feed)
+    return feed.config.time if feed else None
+
+
+def sql_problems(error: SqlProblem) -> Iterator[Problem]:
+    for found in error.problems:
+        yield Problem(Location(found.file, found.line), f"{found.found}; {found.expected}")
+
+
+class Definer:
+    def __init__(self, feeds: Mapping[str, FeedDeclaration], feed_schemas: Mapping[str, Schema], zone: str) -> None:
+        self.feeds, self.feed_schemas, self.zone = feeds, feed_schemas, zone
+        self.problems: list[Problem] = []
+
+    def problem(self, where: Location, message: str) -> None:
+        self.problems.append(Problem(where, message))
+
+    def __call__(self, declaration: TableDeclaration, table: Table, done: Mapping[str, Definition]) -> Definition:
+        what = f"table `{declaration.name}`"
+        own, found = columns_of(declaration, what)
+        self.problems.extend(found)
+        feed = self.feeds.get(declaration.config.feed or "")
+        restated = feed is not None and feed.config.mode == "snapshot"
+        definition = Definition(
+            table, declaration, time_of(declaration, self.feeds), own, columns=own, restated=restated
+        )
+        if declaration.function is not None:
+            definition = self._function(definition)
+        elif declaration.flow is not None:
+            definition = self._flow(definition, done)
+        elif declaration.is_plain:
+            rows = self.feed_schemas.get(declaration.config.feed or "")
+            definition = replace(definition, table=replace(table, logic="rows"), schema=rows, columns=rows)
+        elif declaration.config.feed is not None:
+            definition = self._base(definition)
+        else:
+            definition = self._view(definition, done)
+        plain = declaration.is_plain  # then its feed was checked
+        if definition.time is not None and not plain and "partition" not in declaration.broken:
+            columns: Shape | None = own or (definition.view.columns if definition.view else None)
+            if definition.flow is not None:
+                columns = definition.columns
+            if columns is not None:
+                where, grain = declaration.at("time"), declaration.config.partition
+                self.problems.extend(time_problems(where, what, definition.time, columns, grain))
+        return definition
+
+    def _function(self, definition: Definition) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        assert declaration.function is not None
+        logic = function_fingerprint(declaration.function, declaration.config.code_version)
+        if declaration.config.feed is not None:
+            return replace(definition, table=replace(table, logic=logic))
+        wants = CONTEXT in inspect.signature(declaration.function).parameters
+        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
+        return replace(definition, table=replace(table, logic=logic, chop=chop), wants_partition=wants)
+
+    def _flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        assert declaration.flow is not None
+        feed = declaration.config.feed
+        known = {name: with_unknown(done[name].columns) for name in declaration.flow.sources if name in done}
+        if feed is not None:
+            known = dict.fromkeys(declaration.flow.sources, self.feed_schemas.get(feed))
+        flow, problems = check_flow(declaration.flow, known, declaration)
+        if table.leader is None:  # else they were told of the leader
+            self.problems.extend(problems)
+        logic = f"{declaration.flow.fingerprint}:{declaration.config.code_version or ''}"
+        chop = table.chop or (None if table.grain is WHOLE or feed is not None else ONE_BY_ONE)
+        columns = flow.columns(declaration.name)
+        return replace(
+            definition,
+            table=replace(table, logic=logic, chop=chop),
+            flow=flow,
+            schema=known_schema(columns),
+            columns=shape_of(columns),
+        )
+
+    def _base(self, definition: Definition) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        feed = declaration.config.feed or ""
+        rows = self.feed_schemas.get(feed)
+        definition = self._analysed(definition, {feed: rows} if rows else {})
+        view = definition.view
+        if view is None:
+            return definition
+        if not isinstance(view.how, Rowwise) and view.sources == (feed,):
+            self.problem(
+                declaration.where,
+                f"base table `{declaration.name}`: its SELECT must work row by row, as files are loaded one after the other "
+                f"({view.how.why}); aggregate in a table that reads it",
+            )
+        return replace(definition, table=replace(table, logic=view.fingerprint))
+
+    def _view(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
+        declaration, table = definition.declaration, definition.table
+        read: dict[str, Shape] = {}
+        for source in table.sources:
+            found = definition if source.table == declaration.name else done.get(source.table)
+            if found is not None and found.columns is not None:
+                read[source.table] = found.columns
+        definition = self._analysed(definition, read)
+        view = definition.view
+        if view is None:
+            return definition
+        if view.parameters and table.grain is WHOLE and "partition" not in declaration.broken:
+            message = f"table `{declaration.name}` uses :{view.parameters[0]}, but is not partitioned; set `partition`"
+            self.problem(declaration.where, message)
+        self._check_zone(declaration, table, view)
+        table = replace(
+            table,
+            logic=f"{view.fingerprint}:{declaration.config.code_version or ''}",
+            foldable=foldable_view(view, table, definition.time is not None),
+            exact_time=exact_time(view, table, definition.time, done),
+        )
+        definition = replace(definition, table=table)
+        if not definition.separable and table.grain is not WHOLE:
+            definition = replace(definition, table=replace(table, chop=table.chop or ONE_BY_ONE))
+        return definition
+
+    def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
+        """Spark's sessions are in UTC, so that times mean the same everywhere; days of a project may not be."""
+        expression = view.time_expression or ""
+        cut = re.match(r"(DATE_TRUNC|TRUNC)\(.*'(DAY|WEEK|MONTH)'", expression, re.IGNORECASE)
+        if isinstance(table.grain, Calendar) and self.zone != "UTC" and cut and table.grain.name == cut[2].lower():
+            message = f"table `{declaration.name}`: {cut[1].lower()} cuts at midnight UTC, but a {table.grain} of this project begins at midnight of {self.zone}"
+            self.problem(declaration.at("time"), f"{message}; write :partition_start AS {declaration.config.time}")
+
+    def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
+        """The definition with its view, if its SQL can be understood."""
+        declaration = definition.declaration
+        assert declaration.sql is not None
+        try:
+            view = analyse(
+                declaration.sql, read, time=definition.time, file=declaration.where.file, line=declaration.sql_line
+            )
+        except SqlProblem as error:
+            self.problems.extend(sql_problems(error))
+            return definition
+        if definition.columns is not None:
+            self._compare(declaration, definition.columns, view)
+            return replace(definition, view=view)
+        return replace(definition, view=view, schema=schema_of(view), columns=view.columns)
+
+    def _compare(self, declaration: TableDeclaration, own: Shape, view: View) -> None:
+        """The columns that are declared must be those that the SELECT gives."""
+        if view.columns is None:
+            return
+        what, where = f"table `{declaration.name}`", declaration.at("columns")
+        given = {column.name.lower(): column for column in view.columns}
+        said = {column.name.lower(): column for column in own}
+        for name, column in said.items():
+            if name not in given:
+                self.problem(where, f"{what}: `columns` names `{column.name}`, which its SELECT does not give")
+        for name, output in given.items():
+            if name not in said:
+                self.problem(where, f"{what}: its SELECT gives `{output.name}`, which `columns` does not name")
+            elif output.type is not None and output.type != said[name].type:
+                message = (
+                    f"{what}: column `{output.name}` is {output.type} in its SELECT, but {said[name].type} in `columns`"
+                )
+                self.problem(where, f"{message}; change one, for example with CAST({output.name} AS {said[name].type})")
