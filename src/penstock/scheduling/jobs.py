@@ -154,7 +154,8 @@ class ReadyJobs(dict[str, ReadyJob]):
         if job is not None:
             if table in self._unranked:
                 del self._unranked[table]
-            self.fresher.discard(table)
+            if self.fresher:
+                self.fresher.discard(table)
             if self._group_of is None:
                 self._ranking.discard(table)
             elif table in self._grouped:
@@ -178,7 +179,8 @@ class ReadyJobs(dict[str, ReadyJob]):
             a, b = self._line(job, now_us)
             return a + b * (now_us / SECOND_US), job
         self._catch_up(now_us)
-        self._ungroup()
+        if self._group_of is not None:
+            self._ungroup()
         return self._ranking.best(now_us / SECOND_US)
 
     def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:

@@ -54,6 +54,7 @@ class _Table:
         "running",
         "since_us",
         "sources",
+        "start_up_s",
         "taking_us",
         "total",
     )
@@ -66,8 +67,9 @@ class _Table:
     inherited: float
     alpha: float
     beta: float
-    # What the job that the policy knows of takes, without slowdown or luck.
+    # What the job that the policy knows of takes, without slowdown or luck; what every one takes, with usual slowdowns.
     cost_s: float
+    start_up_s: float
     draw: Callable[[], float]
     sources: list[_Table]
     readers: list[_Table]
@@ -149,6 +151,7 @@ class _Lean:
             table.period_us = graph.periods_us[name]
             table.priority, table.inherited = spec.priority, weights[name]
             table.alpha, table.beta = spec.alpha_s, spec.beta
+            table.start_up_s = self.factor * spec.alpha_s
             table.draw = luck(spec, seed)
             table.sources = [by_name[source] for source in dict.fromkeys(spec.sources)]
             table.readers = []
@@ -264,11 +267,11 @@ class _Lean:
                             0,
                             0,
                             0.1,
-                            float(gain),
+                            gain,
                             mean_factor * cost,
                             False,
                             None,
-                            mean_factor * table.alpha,
+                            table.start_up_s,
                         ),
                     )
                 )
@@ -277,15 +280,14 @@ class _Lean:
                 continue
             if len(free) > 1:
                 free.sort()
-            decision = decide(
+            starts, _, known = decide(
                 new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
             )
-            if decision.starts:
-                memory = decision.memory
+            if starts:
+                memory = known
                 if finished:
                     finished = []
-            for start in decision.starts:
-                name, track = start[0], start[1]
+            for name, track, _, _ in starts:
                 started = discard(name)
                 assert started is not None
                 free.remove(track)

@@ -51,7 +51,7 @@ class Composed:
     def decide(self, situation: Situation) -> Decision:
         ranked: Ranked
         known = self.order.remember(situation) if self.learns else NOTHING
-        if self._only_index and len(situation.free) == 1:
+        if self._only_index and (len(situation.free) == 1 or len(situation.ready) == 1):
             return _new(Decision, (first_on(situation, self.why), None, NOTHING))
         if not self._by_index:
             ranked = self.order.ranked(situation)
