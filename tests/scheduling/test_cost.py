@@ -57,6 +57,37 @@ def test_perfectly_regular_jobs_do_not_freeze_it() -> None:
     assert model.expected_s(100.0) == pytest.approx(6.0, rel=0.1)
 
 
+def test_amounts_that_are_all_alike_say_nothing_of_other_amounts() -> None:
+    """Half of the usual time is taken for data, so that a backfill is neither free nor without end."""
+    model = CostModel()
+    for _ in range(20):
+        model.observe(100.0, 2.0)
+    assert model.expected_s(100.0) == pytest.approx(2.0)
+    assert model.expected_s(100_000.0) == pytest.approx(1001.0)
+    assert model.seen < 0.01
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (1.0, 0.01), (0.0, 0.02)])
+def test_noise_does_not_decide_what_is_start_up(alpha: float, beta: float, seed: int) -> None:
+    """With amounts that differ by two percent, and times by thirty."""
+    rng, model = random.Random(seed), CostModel()
+    for _ in range(50):
+        amount = 100 * rng.uniform(0.98, 1.02)
+        model.observe(amount, (alpha + beta * amount) * rng.uniform(0.7, 1.3))
+    assert 0.3 < model.alpha_s / model.expected_s(100.0) < 0.7
+
+
+def test_one_job_with_much_more_data_shows_the_slope() -> None:
+    model = CostModel()
+    for _ in range(20):
+        model.observe(100.0, 2.0)
+    model.observe(1000.0, 2.9)
+    model.observe(1000.0, 2.9)
+    assert model.expected_s(1000.0) == pytest.approx(2.9, rel=0.1)
+    assert model.seen > 0.5
+
+
 @given(st.lists(st.tuples(st.floats(0, 1e12), st.floats(0, 1e5)), max_size=30), st.floats(0, 1e12))
 def test_whatever_happens_it_is_a_positive_number(jobs: list[tuple[float, float]], amount: float) -> None:
     model = CostModel()

@@ -210,7 +210,7 @@ def is_derive(event: Event) -> bool:
 
 
 WRONG = {
-    "never loaded": (is_load, lambda e: replace(e, job=replace(e.job, files=e.job.files[1:]))),
+    "never loaded": (is_load, lambda e: replace(e, job=replace(e.job, files=()))),
     "a file twice": (is_load, lambda e: replace(e, job=replace(e.job, files=e.job.files * 2))),
     "sources do not have yet": (is_derive, lambda e: replace(e, job=replace(e.job, complete_us=e.at_us * 10))),
     "goes back in time": (is_derive, lambda e: replace(e, job=replace(e.job, complete_us=-(10**15)))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -45,6 +46,18 @@ def test_a_backfill_starves_nobody_and_is_not_starved() -> None:
     spans = sorted((at, at + took) for at, took in again)
     both = sum(max(0, end - start) for (_, end), (start, _) in pairwise(spans))
     assert both < 0.2 * sum(took for _, took in again)
+
+
+def test_nor_where_costs_are_learned_from_updates_that_are_all_alike() -> None:
+    """Nothing but the backfill itself shows what so much more data cost: until then it is guessed."""
+    mean = {}
+    for backfill in (False, True):
+        simulation = Simulation(replace(campaign(backfill), costs="learned"), find_policy(DEFAULT), 1, trace=True)
+        stale = simulation.run().staleness_s
+        mean[backfill] = sum(stale[f"short{n}"] for n in range(6)) / 6
+        assert not any(table.needs for table in simulation.controller.state.tables.values())
+    assert mean[True] < 1.15 * mean[False]
+    assert max(took for _, name, _, took in simulation.trace if name == "hourly") < 600 * 10**6  # of 1,450 s in all
 
 
 def test_without_chopping_its_own_views_would_wait_for_it() -> None:

@@ -7,8 +7,10 @@ from random import Random
 
 import pytest
 
+from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import find_policy
-from penstock.sim import lean, runtime
+from penstock.scheduling.policies.fifo import Fifo
+from penstock.sim import lateness, lean, runtime
 from penstock.sim.scenario import Scenario, SimTable, Slowdown
 from tests.sim import unit_step
 
@@ -61,11 +63,12 @@ def tree(chance: Random, *, several_sources: bool = False) -> list[SimTable]:
     return tables
 
 
+@pytest.mark.parametrize("joins", [False, True], ids=["trees", "joins"])
 @pytest.mark.parametrize("seed", range(48))
-def test_the_lean_loop_does_what_the_controller_does(seed: int) -> None:
+def test_the_lean_loop_does_what_the_controller_does(seed: int, joins: bool) -> None:
     chance = Random(seed)
     scenario = Scenario(
-        tuple(tree(chance)),
+        tuple(tree(chance, several_sources=joins)),
         tracks=chance.randint(1, 4),
         horizon_s=3000,
         jitter=chance.choice((0.0, 0.5)),
@@ -132,3 +135,19 @@ def test_a_run_is_repeatable(policy: str) -> None:
     one, other = (lean.simulate(scenario, find_policy(policy), 5, trace=True) for _ in range(2))
     assert one == other
     assert lean.simulate(scenario, find_policy(policy), 6, trace=True).trace != one.trace
+
+
+class OneByOne(Fifo):
+    """Never more than one file at a time."""
+
+    def decide(self, situation: Situation) -> Decision:
+        found = super().decide(situation)
+        return found._replace(starts=tuple(start._replace(take=1) for start in found.starts))
+
+
+def test_what_the_lean_loop_cannot_do_the_controller_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario((SimTable("a", period_s=10, phase_s=5, alpha_s=25, beta=0.0),), tracks=1, horizon_s=1000)
+    all_there_is = lateness.run(scenario, "fifo", 1).staleness_s["a"]
+    monkeypatch.setattr(lateness, "find_policy", lambda name: OneByOne())
+    found = lateness.run(scenario, "one by one", 1)
+    assert found == runtime.simulate(scenario, OneByOne(), 1) and found.staleness_s["a"] > all_there_is

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,22 +17,29 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
 from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.cli.whatif import simulate_log
+from penstock.control.controller import PolicyError
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
-from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
+from penstock.scheduling.jobs import Index, ReadyJob, UpdatePolicy
+from penstock.scheduling.policies import DEFAULT, PolicyNameError, bound, find_policy
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments import Experiment, find_experiment, load_all
-from penstock.sim.experiments.base import Row, average, grouped
+from penstock.sim.experiments.base import ExperimentError, Row, average, grouped
 from penstock.sim.figure import check_picture
-from penstock.sim.lateness import measure
+from penstock.sim.lateness import run, uncontended
 from penstock.sim.read import read_scenario
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario
-from penstock.sim.sweep import sweep
+from penstock.sim.sweep import sweep, told_of
 from penstock.sim.timeline import timeline, write_timeline
 
 # As many tables as are shown, those of the highest priority.
 _TABLES = 12
+_MARKS = {
+    True: "[bold green]holds[/]       ",
+    False: "[bold red]does not[/]    ",
+    None: "[bold]not compared[/]",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +83,7 @@ def simulate(
         if volume != 1.0 or outage or add:
             raise PenstockError("--volume, --outage and --add change the project's log; in a scenario write them down")
         scenario, wanted = read_scenario(file)
-        policies = _policies(file, policy or list(wanted) or [DEFAULT, "max-benefit", "fifo"])
+        policies = _policies(file, policy or list(wanted) or [DEFAULT, "max-benefit", "fifo"], scenario)
         counts = [scenario.tracks] if tracks is None else parse_numbers(tracks, "--tracks")
         points = [
             (replace(scenario, tracks=count), tuple(policies), seed, full, file.parent)
@@ -88,42 +98,73 @@ def simulate(
         if plot is not None:
             _plot_tables(plot, scenario, rows)
         if gantt is not None:
-            run = Simulation(points[0][0], find_policy(policies[0]), points[0][2], keep_log=True)
-            run.run()
-            write_timeline(gantt, f"{scenario.name}: {policies[0]}", timeline(run.log or ()))
+            with told_of(policies[0]):
+                shown = Simulation(points[0][0], find_policy(policies[0]), points[0][2], keep_log=True)
+                shown.run()
+            write_timeline(gantt, f"{scenario.name}: {policies[0]}", timeline(shown.log or ()))
             err.print(f"written to {gantt}")
 
 
-def _policies(file: Path, names: list[str]) -> list[str]:
+def _policies(file: Path, names: list[str], scenario: Scenario) -> list[str]:
     load_policies(file.parent)
-    try:
-        for name in names:
-            find_policy(name)
-    except PolicyNameError as error:
-        raise PenstockError(str(error)) from None
+    names = list(dict.fromkeys(names))
+    for name in names:
+        try:
+            policy = find_policy(name)
+        except PolicyNameError as error:
+            raise PenstockError(str(error)) from None
+        except Exception as error:  # a class of the user's own, for example one without `why`
+            raise PenstockError(f"{name}: the policy cannot be made: {error}") from None
+        with told_of(name):
+            _check_index(bound(policy, scenario.graph), scenario)
     return names
+
+
+def _check_index(policy: UpdatePolicy, scenario: Scenario) -> None:
+    """Of one job of each table: the loops have no time to look, and what is no number ranks anyhow."""
+    index: Index | None = getattr(policy, "index", None)
+    if index is None:
+        return
+    weights = getattr(policy, "weights", None) or scenario.graph.inherited
+    for table in scenario.tables:
+        name, period = table.name, scenario.graph.periods_us[table.name]
+        cost, start_up = scenario.costs_s[name], scenario.mean_factor * table.alpha_s
+        job = ReadyJob(name, table.priority, weights[name], period, 2 * period, period, 0, 0, 0.1, period, cost)
+        found = index(job._replace(start_up_s=start_up))
+        try:
+            a, b = found
+            right = not isnan(a) and not isnan(b)
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise PolicyError(f"its index of {name} is {found!r}; expected two numbers (a, b), for a + b * now")
 
 
 def _simulated(point: tuple[Scenario, tuple[str, ...], int, bool, Path]) -> list[Row]:
     scenario, policies, seed, full, folder = point
     load_policies(folder)  # in a process that does not know them yet
-    return [
-        {
-            "scenario": scenario.name,
-            "policy": found.policy,
-            "seed": seed,
-            "tracks": scenario.tracks,
-            "offered_utilisation": scenario.utilisation,
-            "relative_lateness": found.relative_lateness,
-            "weighted_staleness_s": found.outcome.weighted_s,
-            "utilisation": found.outcome.utilisation,
-            "events": found.outcome.events,
-            "updates": found.outcome.updates,
-            "failures": found.outcome.failures,
-            "staleness_s": found.outcome.staleness_s,
-        }
-        for found in measure(scenario, policies, seed, full=full)
-    ]
+    ideal = uncontended(scenario, seed, full=full)
+    rows: list[Row] = []
+    for policy in policies:
+        with told_of(policy):
+            found = run(scenario, policy, seed, full=full)
+        rows.append(
+            {
+                "scenario": scenario.name,
+                "policy": policy,
+                "seed": seed,
+                "tracks": scenario.tracks,
+                "offered_utilisation": scenario.utilisation,
+                "relative_lateness": found.weighted_s / ideal.weighted_s,
+                "weighted_staleness_s": found.weighted_s,
+                "utilisation": found.utilisation,
+                "events": found.events,
+                "updates": found.updates,
+                "failures": found.failures,
+                "staleness_s": found.staleness_s,
+            }
+        )
+    return rows
 
 
 def _print_simulated(scenario: Scenario, rows: list[Row]) -> None:
@@ -188,14 +229,29 @@ def experiment(
         parameters = found.with_settings(set_ or [])
         if plot is not None:
             check_picture(plot)
-        tasks = found.tasks(parameters, parse_seeds(seeds))
-        rows = [row for some in watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
-        if json:
-            print_json(rows)
-        else:
-            _print(found, parameters, rows)
-        if plot is not None:
-            _plot(plot, found, rows)
+        with _settings_told(found.name, set_ or []):
+            tasks = found.tasks(parameters, parse_seeds(seeds))
+            rows = [row for some in watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
+            if json:
+                print_json(rows)
+            else:
+                _print(found, parameters, rows)
+            if plot is not None:
+                _plot(plot, found, rows)
+
+
+@contextmanager
+def _settings_told(name: str, settings: list[str]) -> Iterator[None]:
+    """An experiment that runs as it is, but not with other settings, is told so: not all that can be set is checked."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        if not settings:
+            raise
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise ExperimentError(f"{name} cannot run with {' '.join(settings)} ({text})") from error
 
 
 def _list(known: dict[str, Experiment], json: bool) -> None:
@@ -229,8 +285,7 @@ def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> No
         out.print(table)
     out.print()
     for finding in found.judge(rows):
-        mark = "[bold green]holds[/]    " if finding.holds else "[bold red]does not[/] "
-        out.print(f"{mark} {finding.claim}", end="")
+        out.print(f"{_MARKS[finding.holds]} {finding.claim}", end="")
         out.print(Text(f"  ({finding.found})", style="dim"))
 
 
@@ -238,16 +293,19 @@ def _plot(path: Path, found: Experiment, rows: list[Row]) -> None:
     picture = found.picture
     panels = []
     levels = _levels(rows, picture.x)
-    labels = [str(level) for level in levels] if any(isinstance(level, str) for level in levels) else None
+    # One value has nothing beside it that a line could lead to; it is drawn like a name.
+    named = len(levels) == 1 or any(isinstance(level, str) for level in levels)
+    labels = [_said(level) for level in levels] if named else None
     place = {level: float(number) if labels else level for number, level in enumerate(levels)}
     for (panel,), some in grouped(rows, picture.panel or "experiment"):
         lines = []
         for (series,), line in grouped(some, picture.series):
             points = [(float(place[x]), *average(at, picture.y)) for (x,), at in grouped(line, picture.x)]
-            lines.append(Line(str(series), tuple(sorted(points))))
+            lines.append(Line(_called(picture.series, series), tuple(sorted(points))))
         panels.append(Panel(f"{picture.panel} {_said(panel)}" if picture.panel else "", tuple(lines)))
     x, y = picture.x.replace("_", " "), picture.y.replace("_", " ")
-    _write(path, f"{found.name}: {found.title}", x, y, panels, log=picture.log, labels=labels)
+    write_chart(path, f"{found.name}: {found.title}", x, y, panels, log=picture.log, labels=labels)
+    err.print(f"written to {path}")
 
 
 def _levels(rows: list[Row], key: str) -> list[Any]:
@@ -267,14 +325,14 @@ def _plot_tables(path: Path, scenario: Scenario, rows: list[Row]) -> None:
     names = [table.name for table in scenario.tables]
     means = [mean for line in lines for _, mean, _ in line.points if mean > 0]
     wide = bool(means) and max(means) > 20 * min(means)
-    _write(path, scenario.name, "table", "mean staleness (s)", [Panel("", tuple(lines))], log=wide, labels=names)
-
-
-def _write(
-    path: Path, title: str, x: str, y: str, panels: list[Panel], log: bool = False, labels: list[str] | None = None
-) -> None:
-    write_chart(path, title, x, y, panels, log=log, labels=labels)
+    panel = Panel("", tuple(lines))
+    write_chart(path, scenario.name, "table", "mean staleness", [panel], log=wide, durations=True, labels=names)
     err.print(f"written to {path}")
+
+
+def _called(series: str, value: object) -> str:
+    """A line in a legend: the name of a policy says what it is, `2` does not."""
+    return str(value) if series in ("policy", "series") else f"{series.replace('_', ' ')} {_said(value)}"
 
 
 def _said(value: object) -> str:

@@ -64,9 +64,13 @@ def simulate_log(
     names = list(policies) or list(dict.fromkeys([declared.policy, *CANDIDATES]))
     counts = [declared.tracks] if tracks is None else parse_numbers(tracks, "--tracks")
     changes = parse_changes(declared, volume, outages, additions)
+    for outage in changes.outages:
+        if outage.start_us >= recording.end_us - recording.start_us:
+            length = format_duration(recording.end_us - recording.start_us)
+            raise PenstockError(f"--outage {outage}: it begins after the end of the log, which is {length} long")
     count, results = compare(recording, names, counts, parse_seeds(seeds), changes, project, jobs)
     rows = [row for some in watched(results, count) for row in some]
-    advice = advise(rows, declared.policy)
+    advice = advise(rows, declared.policy, keep=_too_short(recording))
     if json:
         print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice})
     else:
@@ -76,7 +80,7 @@ def simulate_log(
         out.print(_tables_table(recording, rows, advice))
         _say_advice(recording, advice)
     if plot is not None:
-        _plot(plot, rows)
+        _plot(plot, recording, rows)
     if gantt is not None:
         run = Replay(recording, advice.policy, advice.tracks, changes, keep_log=True).run()
         write_timeline(gantt, f"{advice.policy}, {advice.tracks} tracks", timeline_of(run.log, recording.start_us))
@@ -103,7 +107,7 @@ def tune(
         numbers = parse_seeds(seeds)
         count, results = compare(recording, names, counts, numbers, Changes(), project, jobs)
         rows = [row for some in watched(results, count) for row in some]
-        advice = advise(rows, declared.policy)
+        advice = advise(rows, declared.policy, keep=_too_short(recording))
         if json:
             print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice, "written": write})
         else:
@@ -173,6 +177,13 @@ def read_recording(project: Path) -> Recording:
         return replace(found, declared=now)
 
 
+def _too_short(recording: Recording) -> tuple[int, str] | None:
+    if not recording.is_short:
+        return None
+    why = f"{recording.updates} updates on record are too few to tell policies apart: ask again when it has run for longer"
+    return recording.declared.tracks, why
+
+
 def _recorded(recording: Recording) -> Row:
     return {
         "policy": recording.declared.policy,
@@ -189,7 +200,7 @@ def _recorded(recording: Recording) -> Row:
 
 
 def _utilisation(recording: Recording) -> float:
-    return recording.busy_s * recording.pace / max(1e-9, recording.seconds * recording.declared.tracks)
+    return recording.busy_s / max(1e-9, recording.seconds * recording.declared.tracks)
 
 
 def _say_world(recording: Recording, changes: Changes) -> None:
@@ -203,6 +214,12 @@ def _say_world(recording: Recording, changes: Changes) -> None:
     new = [t.name for t in recording.declared.tables if t.name not in recording.costs]
     if new:
         out.print(Text(f"no update on record, cost guessed from others: {', '.join(sorted(new))}", style="yellow"))
+    if recording.is_short:
+        out.print(Text("so few updates tell little of policies; ask again when it has run for longer", style="yellow"))
+    guessed = sorted(name for name, cost in recording.costs.items() if cost.seen < 0.5)
+    if changes.volume != 1 and guessed:
+        text = "their updates were all of about the same size, so what more data cost is guessed: "
+        out.print(Text(text + ", ".join(guessed), style="yellow"))
     parts = [f"{changes.volume:g} times the volume"] if changes.volume != 1 else []
     parts += [f"{o.feed or 'all feeds'} out for {format_duration(o.end_us - o.start_us)}" for o in changes.outages]
     parts += [f"{len(changes.like)} more tables"] if changes.like else []
@@ -294,17 +311,25 @@ def _say_advice(recording: Recording, advice: Advice, tell_command: bool = True)
         out.print(Text("`penstock tune --write` sets what it finds best in penstock.toml", style="dim"))
 
 
-def _plot(path: Path, rows: list[Row]) -> None:
+def _plot(path: Path, recording: Recording, rows: list[Row]) -> None:
     names = list(rows[0]["staleness_s"])
-    lines = []
+    # Tables that are new or added were not there.
+    was = {table.table: table.mean_s for table in recording.freshness}
+    then = tuple((float(number), was[name], 0.0) for number, name in enumerate(names) if name in was)
+    lines = [Line(f"as it was: {_run(recording.declared.policy, recording.declared.tracks)}", then, "D")]
     for (policy, tracks), some in grouped(rows, "policy", "tracks"):
         points = []
         for number, name in enumerate(names):
             mean, error = average([{"s": row["staleness_s"].get(name, 0.0)} for row in some], "s")
             points.append((float(number), mean, error))
-        lines.append(Line(f"{policy}, {tracks} track{'s' if tracks > 1 else ''}", tuple(points)))
+        lines.append(Line(_run(policy, tracks), tuple(points)))
     targets = [(float(n), t, 0.0) for n, name in enumerate(names) if (t := rows[0]["target_s"][name]) is not None]
     if targets:
-        lines.append(Line("target", tuple(targets), "_"))
-    write_chart(path, "what if", "table", "mean staleness (s)", [Panel("", tuple(lines))], log=True, labels=names)
+        lines.append(Line("target", tuple(targets), across=True))
+    panel = Panel("", tuple(lines))
+    write_chart(path, "what if", "table", "mean staleness", [panel], log=True, durations=True, labels=names)
     err.print(f"written to {path}")
+
+
+def _run(policy: str, tracks: int) -> str:
+    return f"{policy}, {tracks} track{'s' if tracks > 1 else ''}"

@@ -2,6 +2,11 @@
 
 Least squares over exponentially forgotten observations, so that drift is followed; a residual beyond three times the
 usual one counts only as much as that, so that one job on a busy machine does not spoil the estimate.
+
+What is usual is soon known. How much of it is start-up and how much is data only shows when amounts differ, by more than what
+times differ anyway. Until then half is taken for each, give or take a quarter: the slope is the most likely one between that
+guess and what was seen. A feed whose files are all alike says nothing of a backfill of a year; nobody should conclude that it
+takes no longer than one file.
 """
 
 from __future__ import annotations
@@ -20,6 +25,13 @@ _DEVIATIONS = 3
 _STEPS_PER_DOUBLING = 4
 _FORGET = 0.9
 _START_UP_S = 0.5
+# The part of the usual time that is taken to be for data, and the standard deviation of that guess: none and all are as far off
+# as is likely.
+_DATA, _DOUBT = 0.5, 0.25
+# A standard deviation in mean absolute deviations.
+_SIGMA = 1.25
+# Amounts that differ by less than this part say nothing, however regular the times are.
+_ALIKE = 1e-3
 
 
 def step_s(seconds: float, rounded: Callable[[float], int] = round) -> float:
@@ -56,10 +68,11 @@ class CostModel:
             # The first job of a table pays for warming up: what a warm one takes is worth more.
             self.weight = self.x = self.y = self.xx = self.xy = 0.0
         if self.weight:
-            expected = self.expected_s(amount)
+            expected, unsure = self.expected_s(amount), self._unsure_s(amount)
             residual = seconds - expected
-            limit = 3 * self.spread_s if self.weight > 2 else abs(residual)
-            self.spread_s = _FORGET * self.spread_s + (1 - _FORGET) * min(abs(residual), max(3 * limit, 1e-3))
+            limit = 3 * self.spread_s + unsure if self.weight > 2 else abs(residual)
+            beyond = max(0.0, abs(residual) - unsure)
+            self.spread_s = _FORGET * self.spread_s + (1 - _FORGET) * min(beyond, max(3 * limit, 1e-3))
             seconds = expected + max(-limit, min(limit, residual)) if limit else seconds
         else:
             self.spread_s = seconds / 2
@@ -75,13 +88,41 @@ class CostModel:
         if seconds > self.expected_s(amount):
             self.observe(amount, seconds)
 
+    @property
+    def seen(self) -> float:
+        """How much of the slope was seen and not guessed, from 0 to 1."""
+        if not self.xx:
+            return 0.0
+        variance, doubt = self._variance(), self._doubt()
+        return variance / (variance + doubt)
+
+    def _unsure_s(self, amount: float) -> float:
+        """How far off the guess may be with another amount than usual: such a job is no outlier, but news."""
+        if not self.xx:
+            return 0.0
+        return (1 - self.seen) * 2 * _DOUBT * self.y / self.x * abs(amount - self.x / self.weight)
+
+    def _variance(self) -> float:
+        mean = self.x / self.weight
+        return max(0.0, self.xx / self.weight - mean * mean)
+
+    def _doubt(self) -> float:
+        """The variance of amounts at which what was seen counts as much as the guess: the more times differ, the more."""
+        mean_x, mean_y = self.x / self.weight, self.y / self.weight
+        noise = _SIGMA * self.spread_s / mean_y / _DOUBT if mean_y else 1.0
+        return mean_x * mean_x * max(noise * noise / self.weight, _ALIKE * _ALIKE)
+
     def _fit(self) -> None:
         mean_x, mean_y = self.x / self.weight, self.y / self.weight
-        variance = self.xx / self.weight - mean_x * mean_x
-        slope = (self.xy / self.weight - mean_x * mean_y) / variance if variance > 1e-9 * (1 + mean_x**2) else 0.0
+        if not self.xx:
+            self.alpha_s, self.beta_s = mean_y, 0.0
+            return
+        covariance = self.xy / self.weight - mean_x * mean_y
+        variance, doubt = self._variance(), self._doubt()
+        guess = _DATA * mean_y / mean_x
         # Both parts are times, so neither may be negative: then the other explains everything.
-        self.beta_s = max(0.0, slope)
+        self.beta_s = max(0.0, (covariance + doubt * guess) / (variance + doubt))
         self.alpha_s = mean_y - self.beta_s * mean_x
         if self.alpha_s < 0:
             self.alpha_s = 0.0
-            self.beta_s = self.xy / self.xx if self.xx else 0.0
+            self.beta_s = self.xy / self.xx

@@ -20,12 +20,16 @@ class Batch(NamedTuple):
 
 
 def first_batch_end_us(table: SimTable, seed: int) -> int:
-    return us(table.trace_s[0]) if table.arrivals == "traced" else first_arrival_us(table, seed)
+    """A period after the time up to which the table is complete at the start, which is not in the future."""
+    if table.arrivals == "traced":
+        return us(min(table.trace_s[0], table.period_s))
+    return first_arrival_us(table, seed)
 
 
 def batches(scenario: Scenario, table: SimTable, seed: int) -> Iterator[Batch]:
     """All batches of a table in order of arrival, without end unless traced."""
-    outages = [o for o in scenario.outages if o.table in (None, table.name)]
+    # In order: one may lead into the next.
+    outages = sorted((o for o in scenario.outages if o.table in (None, table.name)), key=lambda o: o.start_s)
     chance = generator(seed, table.name, "arrivals")
     period = us(table.period_s)
     before = first_batch_end_us(table, seed) - period

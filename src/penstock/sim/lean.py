@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
+from penstock.control.controller import PolicyError
 from penstock.model.time import SECOND_US
 from penstock.scheduling.chopping import chops
 from penstock.scheduling.cost import WORTH_A_START
@@ -31,6 +32,10 @@ def supports(scenario: Scenario) -> bool:
         and scenario.costs == "known"
         and all(t.arrivals == "periodic" and not t.late_share for t in scenario.tables if t.is_base)
     )
+
+
+class BeyondLean(Exception):
+    """The policy wants to be woken, or a job to take a part of what there is: the controller can do that."""
 
 
 class _Table:
@@ -280,17 +285,26 @@ class _Lean:
                 continue
             if len(free) > 1:
                 free.sort()
-            starts, _, known = decide(
+            starts, wake, known = decide(
                 new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
             )
+            if wake is not None:
+                raise BeyondLean
             if starts:
                 memory = known
                 if finished:
                     finished = []
-            for name, track, _, _ in starts:
+            for name, track, _, take in starts:
+                if take is not None:
+                    raise BeyondLean
                 started = discard(name)
-                assert started is not None
-                free.remove(track)
+                # As the guard of the controller says it, for less: there is one start after the other anyway.
+                if started is None:
+                    raise PolicyError(f"the policy started {name}, which is not ready")
+                try:
+                    free.remove(track)
+                except ValueError:
+                    raise PolicyError(f"the policy put {name} on track {track}, which is not free") from None
                 table = by_name[name]
                 table.running = True
                 taking = table.taking_us = table.fresh_us + started.gain_us
@@ -310,7 +324,9 @@ class _Lean:
                     trace.append((now, name, track, took_us))
             if ends[0][0] < due:
                 due = ends[0][0]
-        return self._outcome(horizon if events < max_events else now, events, updates, busy_us)
+        stop = horizon if events < max_events else now
+        busy_us -= sum(end - stop for end, _, _ in ends if stop < end < never)
+        return self._outcome(stop, events, updates, busy_us)
 
     def _outcome(self, horizon: int, events: int, updates: int, busy_us: int) -> Outcome:
         stale: dict[str, float] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from penstock.model.time import SECOND_US
 
@@ -24,6 +25,26 @@ class FreshnessSum:
     def mean_s(self, horizon_us: int) -> float:
         fresh = self.total + self.fresh_us * (horizon_us - self.since_us)
         return (horizon_us * horizon_us / 2 - fresh) / horizon_us / SECOND_US
+
+
+class BusySum:
+    """How long the tracks were busy: jobs in full, but of those that outlast the run only what is in it."""
+
+    __slots__ = ("_ends", "_total")
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._ends: list[int] = []
+
+    def add(self, end_us: int, took_us: int) -> None:
+        self._total += took_us
+        heappush(self._ends, end_us)
+        # No job begins before all that ended earlier have: those are settled.
+        while self._ends[0] <= end_us - took_us:
+            heappop(self._ends)
+
+    def until(self, horizon_us: int) -> int:
+        return self._total - sum(max(0, end - horizon_us) for end in self._ends)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from penstock.declare.validate import validate
+from penstock.model.grain import parse_grain
 from penstock.model.time import SECOND_US, parse_duration
 from penstock.model.timetable import parse_timetable
 from penstock.sim.scenario import Backfill, Outage, Scenario, ScenarioError, SimTable, Slowdown
@@ -23,13 +26,18 @@ def _timetable(value: str) -> str:
     return value
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+def _partition(value: str) -> str:
+    parse_grain(value)
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 Positive = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class _Table(_Strict):
@@ -39,10 +47,10 @@ class _Table(_Strict):
     period: Positive = 60.0
     phase: Seconds | None = None
     priority: Annotated[float, Field(ge=0)] = 1.0
-    alpha: Annotated[float, BeforeValidator(_seconds), Field(ge=0)] = 1.0
+    alpha: Seconds = 1.0
     beta: Annotated[float, Field(ge=0)] = 0.1
     arrivals: Literal["periodic", "jittered", "bursty", "traced"] = "periodic"
-    arrival_jitter: Annotated[float, Field(ge=0, le=1)] = 0.5
+    arrival_jitter: Share = 0.5
     burst: Annotated[int, Field(ge=1)] = 4
     trace: tuple[Seconds, ...] = ()
     late_share: Share = 0.0
@@ -78,31 +86,49 @@ class _Scenario(_Strict):
     jitter: Share = 0.0
     failures: Share = 0.0
     costs: Literal["known", "learned"] = "known"
-    partition: str = "day"
+    partition: Annotated[str, AfterValidator(_partition)] = "day"
     policies: tuple[str, ...] = ()
     slowdown: _Slowdown | None = None
     outages: tuple[_Outage, ...] = ()
     backfills: tuple[_Backfill, ...] = ()
-    tables: dict[str, _Table]
+    tables: dict[str, _Table] = {}
+
+
+# What only batches have, and what only some of them have: elsewhere it would be silently without effect.
+_OF_BATCHES = ("period", "phase", "arrivals", "arrival_jitter", "burst", "trace", "late_share", "late")
+_OF_ARRIVALS: dict[str, tuple[str, ...]] = {
+    "phase": ("periodic", "jittered", "bursty"),
+    "arrival_jitter": ("jittered",),
+    "burst": ("bursty",),
+    "trace": ("traced",),
+}
 
 
 def read_scenario(path: Path) -> tuple[Scenario, tuple[str, ...]]:
     """A scenario, and the policies that its file wants compared."""
     try:
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ScenarioError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise ScenarioError(f"{path} is a folder; name the scenario in it, such as {path / 'scenario.toml'}") from None
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{path}: {error}") from None
     return scenario_of(data, str(path))
 
 
 def scenario_of(data: dict[str, Any], where: str = "scenario") -> tuple[Scenario, tuple[str, ...]]:
-    try:
-        read = _Scenario.model_validate(data)
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
-        raise ScenarioError("\n".join(f"{where}: {line}" for line in lines)) from None
+    checked = validate(_Scenario, data)
+    read = checked.value
+    wrong = [flaw.message for flaw in checked.flaws] or [
+        line for name, table in read.tables.items() for line in _wrong_batches(name, table)
+    ]
+    if wrong:
+        raise ScenarioError("\n".join(f"{where}: {line}" for line in wrong))
     tables: list[SimTable] = []
     for name, given in read.tables.items():
         tables += _tables(name, given, read.tables)
@@ -121,8 +147,40 @@ def scenario_of(data: dict[str, Any], where: str = "scenario") -> tuple[Scenario
         read.costs,
         read.partition,
     )
-    scenario.check()
+    try:
+        _ = scenario.graph  # which checks all, and finds circles
+    except ScenarioError as error:
+        raise ScenarioError(f"{where}: {error}") from None
     return scenario, read.policies
+
+
+def _wrong_batches(name: str, given: _Table) -> Iterator[str]:
+    """What would have no effect, or give a table data from the future: at the start it holds those up to a period before
+    its first batch."""
+    said = given.model_fields_set
+    if given.sources:
+        for key in _OF_BATCHES:
+            if key in said:
+                yield (
+                    f"`tables.{name}.{key}`: {name} is made from other tables and has no batches of its own; "
+                    f"say it of {' or '.join(given.sources)}, or leave out `sources`"
+                )
+        return
+    for key, kinds in _OF_ARRIVALS.items():
+        if key in said and given.arrivals not in kinds:
+            yield (
+                f"`tables.{name}.{key}` is nothing that {given.arrivals} arrivals have; "
+                f'leave it out, or write arrivals = "{kinds[0]}"'
+            )
+    if given.phase is not None and given.phase >= given.period:
+        yield (
+            f"`tables.{name}.phase` is {given.phase:g} s; the first batch comes in the first period, "
+            f"so expected less than {given.period:g} s"
+        )
+    if "late" in said and "late_share" not in said:
+        yield f"`tables.{name}.late` needs `late_share`: which part of the batches has older rows, such as 0.2"
+    if given.late_share and not given.late:
+        yield f'`tables.{name}.late_share` needs `late`: how much older the rows are, such as "1h"'
 
 
 def _tables(name: str, given: _Table, all_: dict[str, _Table]) -> list[SimTable]:
@@ -144,7 +202,7 @@ def _tables(name: str, given: _Table, all_: dict[str, _Table]) -> list[SimTable]
                 given.arrivals,
                 given.arrival_jitter,
                 given.burst,
-                given.trace,
+                tuple(sorted(given.trace)),
                 given.late_share,
                 given.late,
                 given.patience,

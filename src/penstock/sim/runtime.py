@@ -5,10 +5,10 @@ scenario says, and what would be published is told from the job alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from penstock.control.controller import Controller
 from penstock.control.events import (
+    Event,
     FeedFile,
     FileArrived,
     FileRewritten,
@@ -17,18 +17,19 @@ from penstock.control.events import (
     StartUpdate,
     UpdateFailed,
     UpdateFinished,
+    UpdateStarted,
     WarehouseDeclared,
 )
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import SECOND_US
-from penstock.requests.needs import changed_by
+from penstock.requests.needs import Piece, changed_by
 from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.policies import bound
 from penstock.sim.arrivals import Batch, batches, first_batch_end_us
 from penstock.sim.chance import factors, generator, slow_at
 from penstock.sim.driver import ARRIVAL, END, Driver
-from penstock.sim.outcome import FreshnessSum, Outcome
+from penstock.sim.outcome import BusySum, FreshnessSum, Outcome
 from penstock.sim.scenario import Backfill, Scenario, SimTable, us
 
 
@@ -78,6 +79,12 @@ class Simulation(Driver):
         known = scenario.costs == "known"
         self.outlook = Known(scenario.costs_s)
         self.trace: list[tuple[int, str, int, int]] | None = [] if trace else None
+        # By table, the joins for which it changes how much there is to do.
+        self._joins: dict[str, list[str]] = {}
+        for spec in scenario.tables:
+            if len(set(spec.sources)) > 1:
+                for name in {spec.name, *spec.sources}:
+                    self._joins.setdefault(name, []).append(spec.name)
         feeds, tables = tuple(graph.feeds.values()), tuple(graph.tables.values())
         self.apply(WarehouseDeclared(0, feeds, tables, scenario.tracks, "fifo"))
         state = self.controller.state
@@ -98,7 +105,8 @@ class Simulation(Driver):
         self._slow_at = slow_at(scenario)
         self._batches: dict[str, Iterator[Batch]] = {}
         self._by_uri: dict[str, tuple[Batch, ...]] = {}
-        self.snapshot = self.events = self.updates = self.failures = self.busy_us = 0
+        self.snapshot = self.events = self.updates = self.failures = 0
+        self.busy = BusySum()
         self._live_before()
         state.unseen.clear()  # the policy was not there yet
         self.controller = Controller(state, bound(policy, graph), self.outlook if known else None)
@@ -117,6 +125,29 @@ class Simulation(Driver):
                 break
             self.step()
         return self._outcome(horizon)
+
+    def apply(self, event: Event) -> None:
+        super().apply(event)
+        if isinstance(event, UpdateStarted):
+            self._measure(event.job.table)
+        elif isinstance(event, UpdateFinished | UpdateFailed):
+            self._measure(event.table)
+
+    def _measure(self, table: str) -> None:
+        """A join goes through the stretch of time that all its sources have: that is its amount, not the sum of theirs."""
+        for name in self._joins.get(table, ()):
+            state = self.controller.state.tables[name]
+            edge = self.fresh[name].fresh_us
+            if state.running is not None:
+                edge = max(edge, state.running.job.complete_us or edge)
+            ahead = min(self.fresh[source].fresh_us for source in self.specs[name].sources) - edge
+            state.amount = float(max(0, ahead) + self._again(name, [Piece(*piece) for piece in state.needs.pieces()]))
+
+    def _again(self, name: str, pieces: Iterable[Piece]) -> int:
+        """How much of the time that the table has is made again."""
+        late = PartitionSet.of(*((piece.start_us, piece.end_us) for piece in pieces if piece.need.late))
+        begin = self.begin_us[name]
+        return sum(end - start for start, end in late.within(begin, max(self.fresh[name].fresh_us, begin)))
 
     def _live_before(self) -> None:
         """A warehouse that is not new: every table holds the data of one period, and one update of each was seen."""
@@ -172,7 +203,7 @@ class Simulation(Driver):
         took_us = max(1, round(seconds * SECOND_US))
         if job.kind == "upkeep":
             took_us = 1
-        self.busy_us += took_us
+        self.busy.add(now_us + took_us, took_us)
         if self.trace is not None:
             self.trace.append((now_us, name, command.track, took_us))
         failed = bool(self.scenario.failures) and self._fails[name]() < self.scenario.failures
@@ -185,12 +216,8 @@ class Simulation(Driver):
             return float(sum(file.size_bytes for file in job.files))
         if job.complete_us is None:
             return 0.0
-        edge = self.fresh[job.table].fresh_us
-        late = PartitionSet.of(*((piece.start_us, piece.end_us) for piece in job.pieces if piece.need.late))
-        again = sum(
-            end - start for start, end in late.within(self.begin_us[job.table], max(edge, self.begin_us[job.table]))
-        )
-        return float(max(0, job.complete_us - edge) + again)
+        ahead = job.complete_us - self.fresh[job.table].fresh_us
+        return float(max(0, ahead) + self._again(job.table, job.pieces))
 
     def _fail(self, now_us: int, job: Job, took_us: int) -> None:
         self.events += 1
@@ -244,7 +271,7 @@ class Simulation(Driver):
     def _outcome(self, horizon_us: int) -> Outcome:
         stale = {name: total.mean_s(horizon_us) for name, total in self.fresh.items()}
         weighted = sum(self.specs[name].priority * mean for name, mean in stale.items())
-        used: Any = self.busy_us / (horizon_us * self.scenario.tracks)
+        used = self.busy.until(horizon_us) / (horizon_us * self.scenario.tracks)
         return Outcome(stale, weighted, used, self.events, self.updates, self.failures, self.trace or [])
 
 

@@ -5,17 +5,21 @@ Times are seconds from the start of the simulation. `read.py` reads scenarios fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from penstock.declare.problems import did_you_mean
 from penstock.errors import PenstockError
 from penstock.model.graph import CycleError, Graph
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import SECOND_US
 
 Arrivals = Literal["periodic", "jittered", "bursty", "traced"]
+# Time is counted in whole microseconds, and ends before there are more than fit (a million million seconds).
+_LEAST = 1e-6
+_MOST = 1e12
 
 
 class ScenarioError(PenstockError):
@@ -128,21 +132,86 @@ class Scenario:
             raise ScenarioError(str(error)) from None
 
     def check(self) -> None:
+        """Whatever would fail later, have no effect, or give numbers that mean nothing."""
         names = {table.name for table in self.tables}
         if not self.tables:
-            raise ScenarioError("a scenario needs at least one table")
+            raise ScenarioError("a scenario needs at least one table, such as [tables.orders]")
+        if "" in names:
+            raise ScenarioError("a table has no name; write for example [tables.orders]")
+        for key, value, least, most in self._numbers():
+            if not least <= value <= most:
+                raise ScenarioError(f"`{key}` is {value:g}; expected a number from {least:g} to {most:g}")
         if len(names) < len(self.tables):
             twice = next(t.name for t in self.tables if sum(o.name == t.name for o in self.tables) > 1)
             raise ScenarioError(f"table {twice!r} is there twice")
         for table in self.tables:
             for source in table.sources:
                 if source not in names:
-                    raise ScenarioError(f"table {table.name!r} reads {source!r}, which is not in the scenario")
-            if table.is_base and table.period_s <= 0:
-                raise ScenarioError(f"table {table.name!r}: period must be positive")
-        for name in [o.table for o in self.outages if o.table is not None] + [b.table for b in self.backfills]:
-            if name not in names:
-                raise ScenarioError(f"there is no table {name!r} in the scenario")
+                    near = _near(source, names)
+                    raise ScenarioError(f"table {table.name!r} reads {source!r}, which is not in the scenario{near}")
+                if source == table.name:
+                    raise ScenarioError(f"table {source!r} reads itself; its sources are other tables")
+            if not table.alpha_s and not table.beta:
+                raise ScenarioError(
+                    f"table {table.name!r}: alpha and beta are both 0, but an update takes some time; set one of them"
+                )
+            if table.arrivals == "traced" and (not table.trace_s or list(table.trace_s) != sorted(table.trace_s)):
+                raise ScenarioError(
+                    f"table {table.name!r} has traced arrivals; expected `trace`, the times of its batches in order, "
+                    'such as trace = [60, "10m"]'
+                )
+        if not any(table.priority for table in self.tables):
+            raise ScenarioError("all priorities are 0, so no staleness counts; set one, such as priority = 1")
+        for outage in self.outages:
+            self._check_batches("outage", outage.table, names, outage.start_s, outage.end_s)
+        for backfill in self.backfills:
+            self._check_batches("backfill", backfill.table, names, backfill.from_s, backfill.to_s)
+            if backfill.from_s >= backfill.at_s:
+                raise ScenarioError(
+                    f"the backfill of {backfill.table} is at {backfill.at_s:g} s, when no rows from {backfill.from_s:g} s "
+                    "on have come yet; expected a later `at`, or an earlier `start`"
+                )
+
+    def _numbers(self) -> Iterator[tuple[str, float, float, float]]:
+        """Every number, with the least and the most that it may be."""
+        yield "tracks", self.tracks, 1, _MOST
+        yield "horizon", self.horizon_s, _LEAST, _MOST
+        yield "jitter", self.jitter, 0, 1
+        yield "failures", self.failures, 0, 1
+        if self.slowdown is not None:
+            yield "slowdown.factor", self.slowdown.factor, 1, _MOST
+            yield "slowdown.cycle", self.slowdown.cycle_s, _LEAST, _MOST
+            yield "slowdown.share", self.slowdown.share, 0, 1
+        for table in self.tables:
+            place = f"tables.{table.name}"
+            yield f"{place}.period", table.period_s, _LEAST, _MOST
+            yield f"{place}.priority", table.priority, 0, _MOST
+            yield f"{place}.alpha", table.alpha_s, 0, _MOST
+            yield f"{place}.beta", table.beta, 0, _MOST
+            yield f"{place}.late", table.late_s, 0, _MOST
+            yield f"{place}.patience", table.patience_s or 0, 0, _MOST
+            for time in table.trace_s:
+                yield f"{place}.trace", time, 0, _MOST
+        for outage in self.outages:
+            yield "outages.end", outage.end_s, 0, _MOST
+        for backfill in self.backfills:
+            yield "backfills.end", backfill.to_s, 0, _MOST
+
+    def _check_batches(
+        self, what: str, table: str | None, names: Collection[str], start_s: float, end_s: float
+    ) -> None:
+        """An outage or a backfill: only batches can be missing, or come again."""
+        if table is not None and table not in names:
+            raise ScenarioError(f"{what}: there is no table {table!r} in the scenario{_near(table, names)}")
+        base = [each.name for each in self.tables if each.is_base]
+        if table is not None and table not in base:
+            raise ScenarioError(
+                f"{what}: {table} is made from other tables, and only what comes from outside can have one; "
+                f"name one of {', '.join(base[:12])}"
+            )
+        if not start_s < end_s:
+            of = f" of {table}" if table else ""
+            raise ScenarioError(f"the {what}{of} ends at {end_s:g} s; expected an end after its start, {start_s:g} s")
 
     @property
     def mean_factor(self) -> float:
@@ -159,6 +228,15 @@ class Scenario:
         """The load that is offered if every batch is loaded on its own, as a part of all tracks."""
         periods = self.graph.periods_us
         return sum(cost * SECOND_US / periods[name] for name, cost in self.costs_s.items()) / self.tracks
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    """What was probably meant: a table that there is several times is known by its numbers."""
+    numbered = [each for each in names if each.rpartition("-")[0] == name and each.rpartition("-")[2].isdigit()]
+    if numbered:
+        numbered.sort(key=lambda each: int(each.rpartition("-")[2]))
+        return f", but {', '.join(numbered[:3])}{' …' if len(numbered) > 3 else ''} {'are' if numbered[1:] else 'is'}"
+    return did_you_mean(name, names)
 
 
 def us(seconds: float) -> int:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from penstock.control.events import Event, RunStarted, UpdateFailed, UpdateFinished, UpdateStarted
 from penstock.model.time import SECOND_US
-from penstock.sim.figure import COLOURS, PictureError, new_figure, write_figure
+from penstock.sim.figure import COLOURS, PictureError, mark_durations, new_figure, write_figure
 
 _MOST_CURVES = len(COLOURS)
-# From so many bars or points of a curve on they are drawn otherwise; and the stretches of time that are drawn then.
+# As many bars or points of a curve as can be told apart; and the stretches of time that are drawn of a finer curve.
 _MANY = 300
 _STRETCHES = 200
 
@@ -99,38 +101,50 @@ def write_timeline(path: Path, title: str, found: Timeline, tables: tuple[str, .
     def at(time_us: int) -> float:
         return (max(time_us, found.start_us) - found.start_us) / scale
 
-    for bar in found.bars:
-        end_us = found.end_us if bar.end_us is None else bar.end_us
-        upper.barh(
-            bar.track,
-            at(end_us) - at(bar.start_us),
-            left=at(bar.start_us),
-            height=0.8,
-            color=colour.get(bar.table, "#bbbbbb"),
-            edgecolor="red" if bar.failed else "white",
-            linewidth=0.8 if bar.failed else 0.3 if len(found.bars) < _MANY else 0.0,
-            hatch="//" if bar.end_us is None else None,
-        )
+    def draw(bars: Iterable[Bar], track: int, top: float, height: float, **style: Any) -> None:
+        spans = [(at(bar.start_us), at(found.end_us if bar.end_us is None else bar.end_us)) for bar in bars]
+        upper.broken_barh([(start, end - start) for start, end in spans], (track + top, height), **style)
+
+    def edge(bar: Bar) -> float:
+        """White between bars, but not over those that are hardly wider."""
+        wide = bar.end_us is None or (bar.end_us - bar.start_us) * _MANY > found.end_us - found.start_us
+        return 0.3 if wide else 0.0
+
+    for track in range(tracks):
+        bars = [bar for bar in found.bars if bar.track == track]
+        colours, edges = [colour.get(bar.table, "#bbbbbb") for bar in bars], [edge(bar) for bar in bars]
+        draw(bars, track, -0.4, 0.8, facecolor=colours, edgecolor="white", linewidth=edges)
+        running = (bar for bar in bars if bar.end_us is None)
+        draw(running, track, -0.4, 0.8, facecolor="none", edgecolor="white", linewidth=0.3, hatch="//")
+        # Below the bar, whose colour stays to be seen; the edge is for those that are too short to be seen otherwise.
+        draw((bar for bar in bars if bar.failed), track, 0.42, 0.07, facecolor="red", edgecolor="red", linewidth=0.5)
     upper.set_yticks(range(tracks), [f"track {number}" for number in range(tracks)])
-    upper.invert_yaxis()
+    upper.set_ylim(tracks - 0.4, -0.6)
     upper.set_title(title)
     curves = {name: _curve(found, name) for name in shown}
-    saws = max((len(xs) for xs, _ in curves.values()), default=0) < _MANY
-    if not saws:
-        curves = {name: _peaks(found, *curve) for name, curve in curves.items()}
     highest = max((max(ys, default=0) for _, ys in curves.values()), default=0)
+    # Others are far away and would only press the curves down.
+    near = {name for name in shown if found.targets_us.get(name, highest + 1) <= highest}
+    bands = False
     for name, (xs, ys) in curves.items():
+        if len(xs) >= _MANY:  # teeth that are too fine to be seen would only cover each other
+            bands = True
+            xs, lows, ys = _envelope(found, xs, ys)
+            between = ([y / SECOND_US for y in border] for border in (lows, ys))
+            lower.fill_between([at(x) for x in xs], *between, color=colour[name], alpha=0.25, linewidth=0)
         lower.plot([at(x) for x in xs], [y / SECOND_US for y in ys], color=colour[name], linewidth=1.2, label=name)
-        if (
-            found.targets_us.get(name, highest + 1) <= highest
-        ):  # others are far away and would only press the curves down
+        if name in near:
             lower.axhline(found.targets_us[name] / SECOND_US, color=colour[name], linewidth=0.7, linestyle=":")
-    lower.set(
-        xlabel=f"{unit} since the beginning",
-        ylabel=("staleness" if saws else "highest staleness") + " (s), dotted: target",
-    )
+    notes = {
+        "red: failed": any(bar.failed for bar in found.bars),
+        "dotted: target": bool(near),
+        "band: from lowest to highest, the line is the highest": bands,
+    }
+    legend = "; ".join(note for note, needed in notes.items() if needed)
+    lower.set(xlabel=f"{unit} since the beginning\n{legend}".strip(), ylabel="staleness")
     lower.set_ylim(bottom=0)
     lower.set_xlim(0, at(found.end_us) or None)
+    mark_durations(lower.yaxis)
     lower.grid(True, color="#dddddd", linewidth=0.6)
     if shown:
         figure.legend(loc="outside right upper", fontsize=8)
@@ -142,30 +156,37 @@ def _curve(found: Timeline, name: str) -> tuple[list[int], list[int]]:
     xs: list[int] = []
     ys: list[int] = []
     edge: int | None = None
-    for at_us, complete_us in found.edges[name]:
+    for at_us, complete_us in (*found.edges[name], (found.end_us, None)):
         if at_us >= found.start_us:
             if edge is not None:
-                # Up to its first update it is as stale as it was before.
+                # Up to its first update, if there is any, it is as stale as it was before.
                 known = [at_us] if xs else [found.start_us, at_us]
                 xs += known
                 ys += [at - edge for at in known]
-            xs.append(at_us)
-            ys.append(at_us - complete_us)
+            if complete_us is not None:
+                xs.append(at_us)
+                ys.append(at_us - complete_us)
         edge = complete_us
-    if edge is not None:
-        xs.append(found.end_us)
-        ys.append(found.end_us - edge)
     return xs, ys
 
 
-def _peaks(found: Timeline, xs: list[int], ys: list[int]) -> tuple[list[int], list[int]]:
-    """The highest in each of many short stretches of time: teeth that are too fine to be seen would only cover each other."""
+def _envelope(found: Timeline, xs: list[int], ys: list[int]) -> tuple[list[int], list[int], list[int]]:
+    """The middle of many short stretches of time, and the lowest and the highest of a saw in each of them."""
     width = max(1, (found.end_us - found.start_us) // _STRETCHES)
-    highest: dict[int, int] = {}
-    for x, y in zip(xs, ys, strict=True):
-        stretch = (x - found.start_us) // width
-        highest[stretch] = max(y, highest.get(stretch, 0))
-    return [found.start_us + width * stretch + width // 2 for stretch in highest], list(highest.values())
+    lows: dict[int, int] = {}
+    highs: dict[int, int] = {}
+    for (x, y), (end, _) in pairwise(zip(xs, ys, strict=True)):
+        # A tooth may be longer than a stretch: it grows with the clock through all of them.
+        for stretch in range((x - found.start_us) // width, (end - found.start_us) // width + 1):
+            begin = found.start_us + width * stretch
+            low, high = y + max(0, begin - x), y + min(end, begin + width) - x
+            lows[stretch] = min(low, lows.get(stretch, low))
+            highs[stretch] = max(high, highs.get(stretch, high))
+    return (
+        [found.start_us + width * stretch + width // 2 for stretch in lows],
+        list(lows.values()),
+        list(highs.values()),
+    )
 
 
 def _scale(width_us: int) -> tuple[float, str]:

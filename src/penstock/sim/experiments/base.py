@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import mean, stdev
 from typing import Any
 
@@ -19,10 +21,10 @@ class ExperimentError(PenstockError):
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, whether it holds in the rows, and by how much."""
+    """A claim, whether it holds in the rows (None: they have nothing to judge it by), and by how much."""
 
     claim: str
-    holds: bool
+    holds: bool | None
     found: str
 
 
@@ -49,7 +51,7 @@ class Experiment:
     picture: Picture
 
     def with_settings(self, settings: Sequence[str]) -> dict[str, Any]:
-        """The parameters, some of them set as `key=value`; a list is written with commas (policies with semicolons)."""
+        """The parameters, some of them set as `key=value`; a list is written with commas, or semicolons."""
         parameters = dict(self.parameters)
         for setting in settings:
             key, sign, text = setting.partition("=")
@@ -67,15 +69,43 @@ class Experiment:
 
 
 def _parsed(key: str, text: str, default: Any) -> Any:
+    if not isinstance(default, tuple):
+        return _value(key, text, type(default))
+    # What is there twice is one point all the same: counted twice, it would look surer than it is.
+    found = tuple(dict.fromkeys(_value(key, part, type(default[0])) for part in listed(text, _known(key))))
+    if not found:
+        raise ExperimentError(f"{key}={text}: expected at least one value, such as {key}={default[0]}")
+    return found
+
+
+def _value(key: str, text: str, kind: type) -> Any:
+    if kind is str:
+        return text
     try:
-        if isinstance(default, tuple):
-            kind = type(default[0]) if default else str
-            parts = text.split(";") if kind is str else text.split(",")
-            return tuple(kind(part.strip()) for part in parts if part.strip())
-        return type(default)(text)
+        number = float(text)
     except ValueError:
-        kind = type(default[0]) if isinstance(default, tuple) else type(default)
-        raise ExperimentError(f"{key}={text}: expected {kind.__name__}") from None
+        number = float("nan")
+    if not isfinite(number) or (kind is int and number % 1):
+        raise ExperimentError(f"{key}={text}: expected a {'whole ' * (kind is int)}number")
+    return kind(number)
+
+
+def _known(key: str) -> list[str]:
+    """Values of a parameter in any experiment."""
+    lists = [e.parameters[key] for e in EXPERIMENTS.values() if isinstance(e.parameters.get(key), tuple)]
+    return [value for values in lists for value in values if isinstance(value, str)]
+
+
+def listed(text: str, known: Sequence[str] = ()) -> list[str]:
+    """The parts of a list, written with commas or semicolons. Those within brackets, and in names that are known, divide
+    nothing.
+
+    >>> listed("fifo, proportional(all, k=1) / edf; lazy, no look back", ["lazy, no look back"])
+    ['fifo', 'proportional(all, k=1) / edf', 'lazy, no look back']
+    """
+    whole = [re.escape(name) + r"(?=\s*(?:[,;]|$))" for name in known if "," in name]
+    parts = re.findall("|".join([*whole, r"(?!\s)(?:\([^()]*\)|[^,;])+"]), text)
+    return [part.strip() for part in parts]
 
 
 EXPERIMENTS: dict[str, Experiment] = {}

@@ -8,13 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.declare.problems import did_you_mean
 from penstock.scheduling.policies import DEFAULT
-from penstock.sim.experiments.base import EXPERIMENTS, Experiment, ExperimentError, Finding, Picture, Row, add, average
+from penstock.sim.experiments.base import (
+    EXPERIMENTS,
+    Experiment,
+    ExperimentError,
+    Finding,
+    Picture,
+    Row,
+    add,
+    average,
+    listed,
+)
 from penstock.sim.experiments.golab import (
     COMMON,
     LATENESS,
     PROPORTIONAL,
     Task,
+    check_policy,
     deep_chains,
     mostly_better,
     never_worse,
@@ -44,7 +56,7 @@ def _judge_reservation(rows: list[Row]) -> list[Finding]:
 def _at_most(rows: list[Row], claim: str, policy: str, limit: float) -> Finding:
     there = [row for row in rows if (row["cycle"], row["utilisation"], row["policy"]) == (200.0, 0.9, policy)]
     if not there:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     lateness, error = average(there, LATENESS)
     return Finding(claim, lateness <= limit, f"{lateness:.3f} ±{error:.3f}")
 
@@ -119,10 +131,17 @@ FIGURES = tuple(f"golab-fig{number}" for number in range(4, 12))
 def _everywhere(parameters: Mapping[str, Any], seeds: Sequence[int]) -> list[Any]:
     found: list[Any] = []
     levels = _levels(parameters["utilisation"])
+    policy = parameters["policy"]
+    check_policy("policy", policy)
+    known = [each.name for each in EXPERIMENTS.values() if each.work is work]
     for name in parameters["figures"]:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise ExperimentError(f"figures={name}: there is no such figure; expected some of {', '.join(known)}{near}")
         figure = EXPERIMENTS[name]
         own = {**figure.parameters, "events": parameters["events"]}
-        own["policies"] = (*own["policies"], parameters["policy"])
+        # Last, where it is looked for, and once.
+        own["policies"] = (*(each for each in own["policies"] if each != policy), policy)
         own["utilisation"] = levels or own["utilisation"]
         found += figure.tasks(own, seeds)
     return found
@@ -131,7 +150,7 @@ def _everywhere(parameters: Mapping[str, Any], seeds: Sequence[int]) -> list[Any
 def _levels(text: str) -> tuple[float, ...]:
     """Levels of utilisation; none if each figure has its own."""
     try:
-        return () if text == "own" else tuple(map(float, text.split(",")))
+        return () if text == "own" else tuple(map(float, listed(text) or [text]))
     except ValueError:
         raise ExperimentError(f"utilisation={text}: expected own, or numbers such as 0.7,0.9") from None
 

@@ -106,7 +106,7 @@ def _compare(
         if (*case, policy) in found and (*case, other) in found
     ]
     if not pairs:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     kept = sum(holds(mine, other) for mine, other in pairs)
     ratio = sum(mine / other for mine, other in pairs) / len(pairs)
     enough = kept == len(pairs) if always else 2 * kept > len(pairs)

@@ -15,7 +15,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from penstock.model.time import SECOND_US
-from penstock.sim.experiments.base import Experiment, Finding, Picture, Row, add, averages, grouped
+from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.sim.experiments.base import Experiment, ExperimentError, Finding, Picture, Row, add, averages, grouped
 from penstock.sim.lateness import measure
 from penstock.sim.scenario import Scenario, SimTable, Slowdown, loaded_to
 
@@ -89,15 +90,48 @@ def work(task: Task) -> list[Row]:
 def tasks(name: str, build: Build) -> Callable[[Parameters, Sequence[int]], list[Any]]:
     def made(parameters: Parameters, seeds: Sequence[int]) -> list[Any]:
         p = dict(parameters)
-        return [
+        _check(p)
+        found: list[Any] = [
             Task(name, build, p, factor, cycle, utilisation, seed)
             for factor in p["slowdown"]
             for cycle in (p["cycle"] if factor > 1 else p["cycle"][:1])
             for utilisation in p["utilisation"]
             for seed in seeds
         ]
+        for task in found:
+            if task.seed == seeds[0]:  # seeds change nothing of it
+                scenario(task).check()
+        return found
 
     return made
+
+
+_COUNTS = ("tracks", "jobs", "events")
+_POSITIVE = ("period", "long_period", "cycle", "utilisation")
+
+
+def _check(p: Parameters) -> None:
+    """What would fail in the midst of a sweep, or be taken for something else; a scenario checks the rest."""
+    for key, given in p.items():
+        for value in given if isinstance(given, tuple) else (given,):
+            expected = ""
+            if key in _COUNTS and value < 1:
+                expected = "at least 1"
+            elif key in _POSITIVE and value <= 0:
+                expected = "more than 0"
+            elif key == "slowdown" and value != 1 and value < 2:
+                expected = "1 for none, or at least 2: updates take twice their time on average"
+            if expected:
+                raise ExperimentError(f"{key}={value:g}: expected {expected}")
+    for policy in p["policies"]:
+        check_policy("policies", policy)
+
+
+def check_policy(key: str, policy: str) -> None:
+    try:
+        find_policy(policy)
+    except PolicyNameError as error:
+        raise ExperimentError(f"{key}={policy}: {error}") from None
 
 
 # The workloads
@@ -180,7 +214,7 @@ def never_worse(rows: list[Row], claim: str, better: str, worse: Sequence[str], 
     """One policy against others at every point, with paired seeds; small differences do not count."""
     points = {point: _mean(ratios) for point, ratios in _paired(rows, better, worse).items()}
     if not points:
-        return Finding(claim, False, "no point to compare")
+        return Finding(claim, None, "no point to compare")
     held = sum(ratio <= 1 + margin for ratio, _ in points.values())
     (cycle, _, utilisation, policy), (ratio, error) = max(points.items(), key=lambda point: point[1][0])
     where = f" (utilisation {utilisation:g}, cycle {cycle:g}, {policy})" if ratio > 1 else ""
@@ -193,7 +227,7 @@ def mostly_better(rows: list[Row], claim: str, better: str, worse: str, least: f
     late = {(*point, worse) for *point, _ in _late_points(rows, worse)}
     paired = [ratios for point, ratios in _paired(rows, better, [worse]).items() if point in late]
     if not paired:
-        return Finding(claim, False, "no point with lateness to compare")
+        return Finding(claim, None, "no point with lateness to compare")
     # For each seed the mean over all points; seeds are independent of each other, points are not.
     ratio, error = _mean([exp(-fmean(log(ratio) for ratio in seed)) for seed in zip(*paired, strict=False)])
     said = f"{worse} is {ratio:.3f} ±{error:.3f} times as late as {better} on average"
@@ -244,9 +278,13 @@ def _judge_speeds(rows: list[Row]) -> list[Finding]:
             f"edf-p / max-benefit = {high_ratio:.3f} ±{errors[levels[-1]]:.3f} at {levels[-1]:g} (cycle {cycle:g})"
         )
         holds_first, holds_high = holds_first and low_ratio > 1, holds_high and high_ratio > 1
+    nothing = None if first else "no point with lateness to compare"
     return [
-        Finding("EDF-P is better where lateness begins", bool(first) and holds_first, "; ".join(first)),
-        Finding("Max Benefit is better at high utilisation", bool(high) and holds_high, "; ".join(high)),
+        Finding(claim, None if nothing else holds, nothing or "; ".join(found_))
+        for claim, holds, found_ in (
+            ("EDF-P is better where lateness begins", holds_first, first),
+            ("Max Benefit is better at high utilisation", holds_high, high),
+        )
     ]
 
 

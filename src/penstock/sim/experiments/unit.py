@@ -135,7 +135,7 @@ def at_least_as_good(rows: list[Row], policy: str, others: Sequence[str], who: s
     claim = f"{policy} is at least as good as the best of {who} in all {len(found)} settings"
     least = min(found.items(), key=lambda one: one[1][0], default=None)
     if least is None:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     (trace, weighting), (gap, error, best) = least
     text = f"worse in {len(worse)}; least margin {gap:+.3f} ±{error:.3f} to {best} in {trace}, {weighting}"
     return Finding(claim, not worse, text)
@@ -145,7 +145,7 @@ def clearly_better(rows: list[Row], policy: str, others: Sequence[str], by: floa
     found = {key: one for key, one in margins(rows, policy, others).items() if key[0].startswith("high-")}
     claim = f"{policy} is better by {by:g} or more in the high-volume settings"
     if not found:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     (trace, weighting), (gap, error, best) = min(found.items(), key=lambda one: one[1][0])
     return Finding(claim, gap >= by, f"least {gap:+.3f} ±{error:.3f} over {best} in {trace}, {weighting}")
 
@@ -168,7 +168,7 @@ def _between(rows: list[Row], distribution: str, low: float, high: float) -> Fin
         f"paper: with {distribution} updates, unit is better than immediate, on-demand and qmf by {low:g} to {high:g}"
     )
     if not gaps:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     return Finding(claim, min(gaps) >= low, f"{min(gaps):+.3f} to {max(gaps):+.3f}")
 
 
@@ -179,7 +179,7 @@ def _gap(
     means = averages([row for row in rows if row["distribution"] == distribution], "usm", "trace", "policy")
     gaps = [means[t, one] - means[t, other] for t, name in means if name == one and (t, other) in means]
     if not gaps:
-        return Finding(claim, False, "not measured")
+        return Finding(claim, None, "not measured")
     return Finding(claim, all(holds(gap) for gap in gaps), f"{min(gaps):+.3f} to {max(gaps):+.3f}")
 
 
@@ -252,7 +252,7 @@ def _judge_fig6(rows: list[Row]) -> list[Finding]:
     others = averages([row for row in rows if row["policy"] in INDIFFERENT], "success", "policy")
     rejected = averages([row for row in rows if row["policy"] in PAPER], "rejected", "policy")
     if not unit or len(others) < 3:
-        return [Finding("paper: unit succeeds most often under all weights", False, "not measured")]
+        return [Finding("paper: unit succeeds most often under all weights", None, "not measured")]
     return [
         Finding(
             "paper: unit succeeds most often under all weights",

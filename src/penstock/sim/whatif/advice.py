@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
 from penstock.sim.experiments.base import Row, average, grouped
-from penstock.sim.sweep import sweep
+from penstock.sim.sweep import sweep, told_of
 from penstock.sim.whatif.change import Changes
 from penstock.sim.whatif.recording import Crowding, Recording
 from penstock.sim.whatif.replay import Replay
@@ -20,6 +21,8 @@ _AS_GOOD = 0.05
 _AS_OFTEN = 0.01
 # What is there stays unless another policy is better by more than this.
 _WORTH_A_CHANGE = 0.01
+# So many standard errors are no chance.
+_SURE = 2.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ def compare(
 
 def _replayed(point: _Point) -> list[Row]:
     load_policies(point.folder)  # in a process that does not know them yet
-    found = Replay(point.recording, point.policy, point.tracks, point.changes, point.seed).run()
+    with told_of(point.policy):
+        found = Replay(point.recording, point.policy, point.tracks, point.changes, point.seed).run()
     # Nobody waits for anybody: what the same arrivals and costs would give at best.
     alone = Crowding(0.0, point.recording.crowding.usual)
     many = len(point.recording.declared.tables) + len(point.changes.like)
@@ -80,6 +84,8 @@ def _replayed(point: _Point) -> list[Row]:
             "tracks": point.tracks,
             "seed": point.seed,
             "volume": point.changes.volume,
+            "outages": [str(outage) for outage in point.changes.outages],
+            "added": [name for name, _ in point.changes.like],
             "weighted_staleness_s": found.weighted_s,
             "relative_lateness": found.weighted_s / ideal.weighted_s if ideal.weighted_s > 0 else 1.0,
             "targets_met": found.met,
@@ -93,45 +99,86 @@ def _replayed(point: _Point) -> list[Row]:
     ]
 
 
-def advise(rows: Iterable[Row], present: str | None = None) -> Advice:
+@dataclass(frozen=True)
+class _Tried:
+    """One policy with so many tracks, over all seeds."""
+
+    policy: str
+    tracks: int
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def weighted_s(self) -> float:
+        return average(self.rows, "weighted_staleness_s")[0]
+
+    @cached_property
+    def met(self) -> float | None:
+        return None if self.rows[0]["targets_met"] is None else average(self.rows, "targets_met")[0]
+
+    def behind(self, other: _Tried, key: str) -> tuple[float, float]:
+        """By how much it is above another, and how sure that is: seeds are paired."""
+        theirs = {row["seed"]: row[key] for row in other.rows}
+        return average([{"d": row[key] - theirs[row["seed"]]} for row in self.rows if row["seed"] in theirs], "d")
+
+    def as_good_as(self, best: _Tried) -> bool:
+        """Where the difference is not worth a change, or could be chance."""
+        staler, error = self.behind(best, "weighted_staleness_s")
+        if staler > max(_WORTH_A_CHANGE * best.weighted_s, _SURE * error):
+            return False
+        if self.met is None or best.met is None:
+            return True
+        less, error = best.behind(self, "targets_met")
+        return less <= max(_AS_OFTEN, _SURE * error)
+
+
+def advise(rows: Iterable[Row], present: str | None = None, *, keep: tuple[int, str] | None = None) -> Advice:
     """The fewest tracks with which some policy is about as good as the best of all; of these the best policy, or the
-    present one, or else the default, where the difference is not worth a change."""
-    found: list[tuple[int, float, float | None, str]] = []
-    for (policy, tracks), some in grouped(list(rows), "policy", "tracks"):
-        often = None if some[0]["targets_met"] is None else average(some, "targets_met")[0]
-        found.append((tracks, average(some, "weighted_staleness_s")[0], often, policy))
-    best_s = min(weighted for _, weighted, _, _ in found)
-    best_met = max((often for _, _, often, _ in found if often is not None), default=None)
+    present one, or else the default, where the difference is not worth a change or could be chance. With `keep` nothing is
+    changed: the tracks there are, and why."""
+    found = [_Tried(policy, tracks, tuple(some)) for (policy, tracks), some in grouped(list(rows), "policy", "tracks")]
+    if keep is not None:
+        tracks, why = keep
+        now = next((tried for tried in found if (tried.policy, tried.tracks) == (present, tracks)), None)
+        if now is not None:
+            return Advice(now.policy, now.tracks, now.weighted_s, now.met, why)
+    best_s = min(tried.weighted_s for tried in found)
+    best_met = max((tried.met for tried in found if tried.met is not None), default=None)
     good = [
-        point
-        for point in found
-        if point[1] <= best_s * (1 + _AS_GOOD) and (best_met is None or (point[2] or 0.0) >= best_met - _AS_OFTEN)
-    ] or [point for point in found if point[2] == best_met]
-    chosen = min(good, key=lambda point: (point[0], point[1]))
-    near = [point for point in good if point[0] == chosen[0] and point[1] <= chosen[1] * (1 + _WORTH_A_CHANGE)]
+        tried
+        for tried in found
+        if tried.weighted_s <= best_s * (1 + _AS_GOOD)
+        and (best_met is None or (tried.met or 0.0) >= best_met - _AS_OFTEN)
+    ] or [tried for tried in found if tried.met == best_met]
+    best = min(good, key=lambda tried: (tried.tracks, tried.weighted_s))
+    chosen = best
     for name in (DEFAULT, present):
-        chosen = next((point for point in near if point[3] == name), chosen)
-    tracks, weighted, often, policy = chosen
-    return Advice(policy, tracks, weighted, often, _why(found, tracks, weighted, policy))
+        chosen = next((t for t in found if (t.policy, t.tracks) == (name, best.tracks) and t.as_good_as(best)), chosen)
+    return Advice(chosen.policy, chosen.tracks, chosen.weighted_s, chosen.met, _why(found, chosen))
 
 
-def _why(found: Sequence[tuple[int, float, float | None, str]], tracks: int, weighted: float, policy: str) -> str:
+def _why(found: Sequence[_Tried], chosen: _Tried) -> str:
     parts = []
-    fewer = min((w for t, w, _, _ in found if t < tracks), default=None)
-    more = min((w for t, w, _, _ in found if t > tracks), default=None)
-    others = [(w, p) for t, w, _, p in found if t == tracks and p != policy]
-    if fewer is not None:
-        parts.append(f"fewer tracks make it {_percent(fewer, weighted)}")
-    if more is not None:
-        parts.append(f"more tracks make it {_percent(more, weighted)}")
-    if others:
-        second, name = min(others)
-        parts.append(f"the next best policy, {name}, is {_percent(second, weighted)}")
+    fewer = [tried for tried in found if tried.tracks < chosen.tracks]
+    more = [tried for tried in found if tried.tracks > chosen.tracks]
+    others = [tried for tried in found if tried.tracks == chosen.tracks and tried is not chosen]
+    for some, what in ((fewer, "fewer tracks make it "), (more, "more tracks make it "), (others, "")):
+        if some:
+            next_best = min(some, key=lambda tried: (tried.weighted_s, tried.policy))
+            who = what or f"the next best policy, {next_best.policy}, is "
+            parts.append(who + _compared(next_best, chosen))
     return "; ".join(parts)
 
 
-def _percent(other: float, weighted: float) -> str:
-    if weighted <= 0:
+def _compared(other: _Tried, chosen: _Tried) -> str:
+    """How fresh, and how often in target where that is what differs."""
+    if chosen.weighted_s <= 0:
         return "as fresh"
-    change = (other - weighted) / weighted * 100
-    return "about as fresh" if abs(change) < 0.5 else f"{abs(change):.0f} % {'staler' if change > 0 else 'fresher'}"
+    change = (other.weighted_s - chosen.weighted_s) / chosen.weighted_s * 100
+    said = "about as fresh" if abs(change) < 0.5 else f"{abs(change):.0f} % {'staler' if change > 0 else 'fresher'}"
+    if other.tracks == chosen.tracks:
+        difference, error = other.behind(chosen, "weighted_staleness_s")
+        if abs(change) >= 0.5 and abs(difference) <= _SURE * error:
+            said += ", which may be chance"
+    if other.met is not None and chosen.met is not None and abs(other.met - chosen.met) > _AS_OFTEN:
+        said += f", in target {other.met * 100:.0f} % of the time instead of {chosen.met * 100:.0f} %"
+    return said

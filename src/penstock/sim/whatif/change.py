@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.control.events import WarehouseDeclared
 from penstock.errors import PenstockError
 from penstock.model.tables import Source, Table
-from penstock.model.time import parse_duration
+from penstock.model.time import format_duration, parse_duration
 
 
 class ChangeError(PenstockError):
@@ -23,6 +23,10 @@ class FeedOutage:
     start_us: int
     end_us: int
     feed: str | None = None
+
+    def __str__(self) -> str:
+        span = f"{format_duration(self.start_us)}..{format_duration(self.end_us)}".replace(" ", "")
+        return f"{self.feed}@{span}" if self.feed else span
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Changes:
 
     def delayed_us(self, feed: str, at_us: int) -> int:
         """When something comes that would have come at a time, both since the beginning."""
-        for outage in self.outages:
+        for outage in sorted(self.outages, key=lambda outage: outage.start_us):  # one may lead into the next
             if outage.feed in (None, feed) and outage.start_us <= at_us < outage.end_us:
                 at_us = outage.end_us
         return at_us

@@ -34,6 +34,8 @@ _USUAL_CROWDING = 0.45
 # Less is what starting and publishing take.
 _FASTER_THAN_LIFE = 1.5
 _ENOUGH = 20
+# With fewer updates a table than this, what differs between policies is who got its first update.
+_UPDATES_EACH = 3
 _LAST = 500
 
 Arrival = FileArrived | FileRewritten | PunctuationArrived
@@ -82,11 +84,17 @@ class Recording:
     crowding: Crowding
     # How many seconds of the project's clock went by in a second of work (a demonstration runs faster than life).
     pace: float
-    # As it was.
+    # As it was; `first` is where each table began, and `busy_s` counts by the project's clock.
     freshness: tuple[TableFreshness, ...]
     updates: int
     failures: int
     busy_s: float
+    first: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_short(self) -> bool:
+        """Too little to tell policies apart."""
+        return self.updates < _UPDATES_EACH * len(self.costs)
 
     @property
     def seconds(self) -> float:
@@ -160,7 +168,8 @@ def record(log: Iterable[tuple[int, Event]]) -> Recording:
         watch.freshness(state, state.now_us),
         updates,
         failures,
-        busy_s,
+        clock_s,
+        watch.first,
     )
 
 

@@ -25,6 +25,7 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.policies import bound, find_policy
 from penstock.sim.chance import generator
 from penstock.sim.driver import ARRIVAL, END, Driver
+from penstock.sim.outcome import BusySum
 from penstock.sim.whatif.change import Changes
 from penstock.sim.whatif.recording import Arrival, Contents, Crowding, Recording
 from penstock.sim.whatif.watch import TableFreshness, Watch
@@ -64,7 +65,9 @@ class Replay(Driver):
         self.tracks = tracks or declared.tracks
         declared = replace(declared, tracks=self.tracks, policy=policy or declared.policy)
         self.kernel.now_us = recording.start_us
-        self.watch = Watch(recording.start_us)
+        first = dict(recording.first)
+        first.update((name, first[model]) for name, model in changes.like if model in first)
+        self.watch = Watch(recording.start_us, first)
         self.apply(declared)
         state = self.controller.state
         self.controller = Controller(state, bound(find_policy(declared.policy), state.graph))
@@ -75,7 +78,8 @@ class Replay(Driver):
             if known is not None:
                 table.cost = replace(known)
         self._draw = {name: generator(seed, name, "luck") for name in state.tables}
-        self.snapshot = self.updates = self.busy_us = 0
+        self.snapshot = self.updates = 0
+        self.busy = BusySum()
         for arrival in recording.arrivals:
             since = changes.delayed_us(arrival.feed, arrival.at_us - recording.start_us)
             at = recording.start_us + since
@@ -91,7 +95,7 @@ class Replay(Driver):
             self.step()
         state = self.controller.state
         freshness = self.watch.freshness(state, horizon)
-        busy = self.busy_us / max(1, (horizon - self.recording.start_us) * self.tracks)
+        busy = self.busy.until(horizon) / max(1, (horizon - self.recording.start_us) * self.tracks)
         return Replayed(
             freshness, weighted(freshness), met(freshness), busy, self.updates, tuple(self.log) if self.log else ()
         )
@@ -121,7 +125,7 @@ class Replay(Driver):
         seconds *= self.crowding.factor(len(self.controller.state.busy))
         seconds *= self.changes.slowness(now_us - self.recording.start_us)
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
-        self.busy_us += took_us
+        self.busy.add(now_us + took_us, took_us)
         self.kernel.at(now_us + took_us, END, lambda now: self._finish(now, job, took_us))
 
     def _finish(self, now_us: int, job: Job, took_us: int) -> None:

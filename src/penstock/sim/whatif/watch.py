@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.control.events import Event, FileArrived, PunctuationArrived, UpdateFinished
@@ -50,10 +51,12 @@ class _Kept:
 
 class Watch:
     """Told after every event. Until a table is first made, it counts as complete up to the beginning of the run, or up
-    to where it is then, if that is earlier."""
+    to where it is then, if that is earlier. If `first` says where another run began with it, it begins there: so that runs can
+    be compared, also where one of them never makes it."""
 
-    def __init__(self, start_us: int | None = None) -> None:
+    def __init__(self, start_us: int | None = None, first: Mapping[str, int] | None = None) -> None:
         self._start_us = start_us
+        self.first: dict[str, int] = dict(first or {})
         self._kept: dict[str, _Kept] = {}
 
     def saw(self, state: State, event: Event) -> None:
@@ -73,7 +76,8 @@ class Watch:
         kept = self._kept.get(name)
         if kept is None:
             start = now_us if self._start_us is None else self._start_us
-            kept = self._kept[name] = _Kept(start, min(start, table.edge_us), table.table.target_us)
+            first = self.first.setdefault(name, min(start, table.edge_us))
+            kept = self._kept[name] = _Kept(start, first, table.table.target_us)
         if kept.edge_us != table.edge_us:
             kept.moved(now_us, table.edge_us)
 
@@ -85,7 +89,7 @@ class Watch:
                 continue
             table = state.graph.tables[name]
             start = now_us if self._start_us is None else self._start_us
-            kept = self._kept.get(name) or _Kept(start, start, table.target_us)
+            kept = self._kept.get(name) or _Kept(start, self.first.get(name, start), table.target_us)
             kept.moved(now_us, kept.edge_us)
             target = table.target_us
             found.append(
