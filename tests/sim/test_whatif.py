@@ -226,13 +226,18 @@ def test_advice_takes_the_fewest_tracks_that_are_about_as_good() -> None:
     assert advise([*close, row(DEFAULT, 1, 100.5, 0.99)], "y").policy == "y"
     # Nor for what may be chance: seeds are compared one by one.
     lucky = [row("x", 1, stale, 0.95, seed) for seed, stale in enumerate((90, 100, 110))]
-    unlike = [row("y", 1, stale, 0.93, seed) for seed, stale in enumerate((105, 96, 105))]
+    unlike = [row("y", 1, stale, 0.92, seed) for seed, stale in enumerate((105, 96, 105))]
     alike = [row("y", 1, stale, 0.95, seed) for seed, stale in enumerate((92, 102, 112))]
     assert advise(lucky + unlike, "y").policy == "x"  # less often in target, with every seed
     assert advise(lucky + alike, "y").policy == "x"  # 2 staler, with every seed
     scattered = [replace_row | {"targets_met": 0.95} for replace_row in unlike]
     found = advise(lucky + scattered, "y")
     assert found.policy == "y" and found.why == "the next best policy, x, is 2 % fresher, which may be chance"
+    # More tracks must bring more than chance, too.
+    many = [
+        row("x", 4, stale, often, seed) for seed, (stale, often) in enumerate(((99, 0.99), (100, 0.94), (101, 0.98)))
+    ]
+    assert advise([*lucky, *many]).tracks == 1
     # And with too little to go by everything stays as it is.
     found = advise(rows, "y", keep=(2, "too little is known"))
     assert (found.policy, found.tracks, found.why) == ("y", 2, "too little is known")

@@ -218,7 +218,7 @@ def _say_world(recording: Recording, changes: Changes) -> None:
         out.print(Text("so few updates tell little of policies; ask again when it has run for longer", style="yellow"))
     guessed = sorted(name for name, cost in recording.costs.items() if cost.seen < 0.5)
     if changes.volume != 1 and guessed:
-        text = "their updates were all of about the same size, so what more data cost is guessed: "
+        text = "what more data cost shows too little in updates of so similar sizes, and is guessed: "
         out.print(Text(text + ", ".join(guessed), style="yellow"))
     parts = [f"{changes.volume:g} times the volume"] if changes.volume != 1 else []
     parts += [f"{o.feed or 'all feeds'} out for {format_duration(o.end_us - o.start_us)}" for o in changes.outages]

@@ -18,7 +18,7 @@ from penstock.sim.whatif.replay import Replay
 
 # What is as good as the best: a track more must bring more than this part of the staleness, or of the time in target.
 _AS_GOOD = 0.05
-_AS_OFTEN = 0.01
+_AS_OFTEN = 0.02
 # What is there stays unless another policy is better by more than this.
 _WORTH_A_CHANGE = 0.01
 # So many standard errors are no chance.
@@ -123,8 +123,9 @@ class _Tried:
     def as_good_as(self, best: _Tried) -> bool:
         """Where the difference is not worth a change, or could be chance."""
         staler, error = self.behind(best, "weighted_staleness_s")
-        if staler > max(_WORTH_A_CHANGE * best.weighted_s, _SURE * error):
-            return False
+        return staler <= max(_WORTH_A_CHANGE * best.weighted_s, _SURE * error) and self.as_often_as(best)
+
+    def as_often_as(self, best: _Tried) -> bool:
         if self.met is None or best.met is None:
             return True
         less, error = best.behind(self, "targets_met")
@@ -141,14 +142,13 @@ def advise(rows: Iterable[Row], present: str | None = None, *, keep: tuple[int, 
         now = next((tried for tried in found if (tried.policy, tried.tracks) == (present, tracks)), None)
         if now is not None:
             return Advice(now.policy, now.tracks, now.weighted_s, now.met, why)
-    best_s = min(tried.weighted_s for tried in found)
-    best_met = max((tried.met for tried in found if tried.met is not None), default=None)
+    freshest = min(found, key=lambda tried: tried.weighted_s)
+    surest = max(found, key=lambda tried: tried.met or 0.0)
     good = [
         tried
         for tried in found
-        if tried.weighted_s <= best_s * (1 + _AS_GOOD)
-        and (best_met is None or (tried.met or 0.0) >= best_met - _AS_OFTEN)
-    ] or [tried for tried in found if tried.met == best_met]
+        if tried.weighted_s <= freshest.weighted_s * (1 + _AS_GOOD) and tried.as_often_as(surest)
+    ] or [tried for tried in found if tried.met == surest.met]
     best = min(good, key=lambda tried: (tried.tracks, tried.weighted_s))
     chosen = best
     for name in (DEFAULT, present):
