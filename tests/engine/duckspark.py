@@ -132,6 +132,7 @@ class _Writer:
             ]
         point = self._frame.session.point
         attempt = Path(folder) / "_temporary" / "0"
+        attempt.mkdir(parents=True, exist_ok=True)  # also if there are no rows
         for place, part in parts:
             self._write(attempt, Path(folder), place, part, point)
         shutil.rmtree(attempt.parent, ignore_errors=True)

@@ -129,6 +129,16 @@ def test_small_files_are_merged_and_old_versions_go(
         assert rows(attach(folder), "SELECT k, v FROM lake.sums") == [*expected, ("k7", 7)]
 
 
+def test_an_update_without_rows_leaves_nothing_on_disk(project: Write, spark: SparkSession) -> None:
+    rare = '-- partition = "day"\n-- time = "ts"\nSELECT k, ts, v FROM c WHERE v > 100\n'
+    folder = project({"penstock.toml": TOML, "tables/rare.sql": rare})
+    put(folder, 1, "a,2024-01-01T10:00:00Z,1")
+    state = run(folder, spark)
+    assert state.tables["rare"].counts.updates == 1
+    assert [left for left in (folder / "warehouse").rglob("*/job-*") if not any(left.iterdir())] == []
+    assert rows(attach(folder), "SELECT * FROM lake.rare") == []
+
+
 def test_consistent_reads(project: Write, spark: SparkSession) -> None:
     """While a view lags behind its source, a query over both sees both as of the same state."""
     folder = project({"penstock.toml": TOML, "tables/sums.sql": SUMS})

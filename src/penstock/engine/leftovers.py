@@ -17,7 +17,7 @@ def delete_files(paths: Iterable[str], root: Path) -> None:
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         for folder in path.parents:
-            if not _removed(folder, root):
+            if not remove_if_empty(folder, root):
                 break
 
 
@@ -28,10 +28,10 @@ def tidy(root: Path) -> None:
         for name in files:
             if name.startswith(".") and name.endswith(".crc") and not (folder / name[1:-4]).exists():
                 (folder / name).unlink(missing_ok=True)
-        _removed(folder, root)
+        remove_if_empty(folder, root)
 
 
-def _removed(folder: Path, root: Path) -> bool:
+def remove_if_empty(folder: Path, root: Path) -> bool:
     """Whether a folder was empty and is gone. Folders of tables stay: a job may be about to write into one."""
     if not folder.is_relative_to(root) or len(folder.relative_to(root).parts) <= 2:
         return False

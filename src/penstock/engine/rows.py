@@ -11,7 +11,7 @@ from typing import cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from penstock.engine.leftovers import delete_files
+from penstock.engine.leftovers import delete_files, remove_if_empty
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
 from penstock.model.partitions import PartitionSet
@@ -122,6 +122,9 @@ def _written(folder: Path, root: str, grain: Grain) -> list[DataFile]:
             files.append(file)
         else:
             delete_files([str(path)], Path(root).parent.parent)
+    if not files:
+        # Spark makes the folder before it knows that there are no rows.
+        remove_if_empty(folder, Path(root).parent.parent)
     return files
 
 
