@@ -228,12 +228,8 @@ class World:
             self.emit(FileArrived(self.now, feed, file))
 
     def loaded(self, table: Table) -> list[Delivery]:
-        """Of each file the newest content that the table has."""
-        found: dict[str, Delivery] = {}
-        for delivery in self.delivered.values():  # in order of delivery
-            if delivery.feed == table.feed and table.name in delivery.loaded_by:
-                found[delivery.file.uri] = delivery
-        return list(found.values())
+        """The files of which the table has what was delivered last: an older content is no longer there to be read."""
+        return [d for d in self.newest.values() if d.feed == table.feed and table.name in d.loaded_by]
 
     # Jobs
 
@@ -345,7 +341,9 @@ class World:
             for start in again:
                 content.end(start, self.snapshot)
             append = not restated
-            for delivery in self.loaded(table) if restated else deliveries:
+            new = {delivery.file.uri for delivery in deliveries}
+            held = [delivery for delivery in self.loaded(table) if delivery.file.uri not in new] if restated else []
+            for delivery in (*held, *deliveries):
                 for time, key in delivery.rows:
                     start = grain.floor(time)
                     if start in restated or delivery in deliveries:

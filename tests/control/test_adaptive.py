@@ -21,7 +21,7 @@ from penstock.sim.experiments.aus import PARAMETERS, section7
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, SimTable
 from penstock.sim.scenario import Scenario as SimScenario
-from tests.control.scenarios import Scenario
+from tests.control.scenarios import Scenario, check_at_rest
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -76,6 +76,7 @@ def test_everything_gets_done_on_random_graphs_and_a_log_gives_the_same_decision
         scenario = Scenario(seed, policy=find_policy(policy))
         scenario.run(60)
         scenario.settle()
+        check_at_rest(scenario.world)
         assert [str(d) for d in replay(scenario.world.log, find_policy(policy))] == [], f"seed {seed}"
 
 

@@ -25,6 +25,8 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.readiness import files_to_load
+from penstock.control.snapshot import dump, load
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
@@ -420,3 +422,34 @@ def test_decisions_do_not_depend_on_the_hash_seed() -> None:
 def test_nothing_is_known_before_the_beginning() -> None:
     controller = Controller()
     assert controller.idle and controller.decide(0) == [] and controller.wake_at_us is None
+
+
+def test_new_content_of_a_file_comes_with_the_partitions_that_the_old_was_in() -> None:
+    """However few files a job is to take: else its rows would be missing until the new content is loaded."""
+    bench = Bench([Feed("f", MINUTE_US)], [base()])
+    hour = (DAY_1, DAY_1 + HOUR_US)
+    bench.load("1", hour, complete=DAY_1 + HOUR_US)
+    for uri in ("2", "3"):
+        bench.file(uri)
+    again = FeedFile("1", "other", 100, bench.later())
+    bench.emit(FileRewritten(bench.now, "f", again, (hour,)))
+    bench.file("4")
+    state, table = bench.controller.state, bench["a"]
+    assert [[file.uri for file in files_to_load(state, table, take)] for take in (1, 3, 4, None)] == [
+        ["2", "3", "1"],
+        ["2", "3", "1"],
+        ["2", "3", "1", "4"],
+        ["2", "3", "1", "4"],
+    ]
+    assert files_to_load(load(dump(state)), load(dump(state)).tables["a"], 1) == files_to_load(state, table, 1)
+    # A job that fails leaves it to the next one; once it is loaded, jobs are as small as they are to be.
+    job = bench.start()
+    assert [file.uri for file in job.files] == ["2", "3", "1", "4"] and job.pieces
+    bench.fail(job)
+    assert [file.uri for file in files_to_load(state, table, 1)] == ["2", "3", "1"]
+    bench.later(MINUTE_US)
+    bench.finish(bench.start(), hour, complete=DAY_1 + HOUR_US)
+    assert not table.again
+    for uri in ("5", "6"):
+        bench.file(uri)
+    assert [file.uri for file in files_to_load(state, table, 1)] == ["5"]

@@ -80,9 +80,12 @@ class Controller:
         moves with decisions that are not on record."""
         state = self.state
         self._memory = self.policy.begin(state.tracks, self.outlook)  # type: ignore[attr-defined]
-        for name, table in state.tables.items():
-            self._tell(Fact(at_us, name, "lags", self._lag_us(table)))
-            if table.running is not None and table.running.job.kind != "upkeep":
+        for name in state.graph.updated_with:
+            self._tell(Fact(at_us, name, "lags", self._lag_us(name)))
+            if any(
+                table.running is not None and table.running.job.kind != "upkeep"
+                for table in (state.tables[each] for each in state.graph.grouped_with(name))
+            ):
                 self._tell(Fact(at_us, name, "starts", 0))
 
     def _tell(self, fact: Fact) -> None:
@@ -99,28 +102,32 @@ class Controller:
         before, state.touched = state.touched, set()
         ended = self._ending(event)
         self._apply(event, number)
-        if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in state.tables:
-            self._tell(Fact(event.at_us, event.job.table, "starts", 0))
-        elif ended is not None and ended in state.tables:
-            self._tell(Fact(event.at_us, ended, "ends", self._lag_us(state.tables[ended])))
+        known = state.graph.updated_as
+        if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in known:
+            self._tell(Fact(event.at_us, known[event.job.table], "starts", 0))
+        elif ended is not None and ended in known:
+            self._tell(Fact(event.at_us, ended, "ends", self._lag_us(ended)))
         # In the order of the tables: sets have none.
-        for name in sorted(state.touched) if len(state.touched) > 1 else state.touched:
-            if name != ended and name in state.tables:
-                self._tell(Fact(event.at_us, name, "lags", self._lag_us(state.tables[name])))
+        for name in sorted({known[each] for each in state.touched if each in known} - {ended}):
+            self._tell(Fact(event.at_us, name, "lags", self._lag_us(name)))
         before |= state.touched
         state.touched = before
 
-    def _lag_us(self, table: TableState) -> int:
-        """How far a table is behind what it may take up."""
-        return 0 if self.state.paused(table) is not None else lag_us(self.state.graph, table)
+    def _lag_us(self, name: str) -> int:
+        """How far a table, or one of its group, is behind what it may take up."""
+        state = self.state
+        return max(
+            0 if state.paused(table) is not None else lag_us(state.graph, table)
+            for table in (state.tables[each] for each in state.graph.grouped_with(name))
+        )
 
     def _ending(self, event: Event) -> str | None:
-        """The table whose update an event ends."""
+        """The table whose update an event ends, as policies know it."""
         if isinstance(event, UpdateFinished | UpdateFailed):
             table = self.state.tables.get(event.table)
             running = table.running if table is not None else None
             if running is not None and running.job.id == event.job and running.job.kind != "upkeep":
-                return event.table
+                return self.state.graph.updated_as[event.table]
         return None
 
     def _apply(self, event: Event, number: int | None) -> None:
@@ -132,8 +139,7 @@ class Controller:
             # Who may start, and how soon, may be others now.
             self.state.touched.update(self.ready, self._pausing)
         elif isinstance(event, UpdateFinished | UpdateFailed):
-            # What a group takes is known by the first of its tables.
-            self._learned.finished(self.state.graph.grouped_with(event.table)[0])
+            self._learned.finished(self.state.graph.updated_as.get(event.table, event.table))
 
     def decide(self, now_us: int) -> list[StartUpdate]:
         state = self.state
@@ -143,8 +149,9 @@ class Controller:
         free = tuple(track for track in range(state.tracks) if track not in state.busy)
         if not free or not self.ready:
             return []
+        known = state.graph.updated_as
         running = {
-            track: RunningJob(job.job.table, track, job.started_us, job.job.expected_s)
+            track: RunningJob(known.get(job.job.table, job.job.table), track, job.started_us, job.job.expected_s)
             for track, job in state.busy.items()
         }
         situation = Situation(
@@ -182,7 +189,8 @@ class Controller:
             return starts
         waiting = state.awaited.ends(state.now_us)
         for name in (*(start.table for start in starts), *(running.job.table for running in state.busy.values())):
-            waiting.pop(name, None)
+            for each in state.graph.grouped_with(name):
+                waiting.pop(each, None)
         kept: list[Start] = []
         spare = free - len(waiting) - sum(self.ready[start.table].awaited_us is not None for start in starts)
         for start in starts:
@@ -223,7 +231,7 @@ class Controller:
         self._paused_until_us = min(self._pausing.values(), default=END_US)
 
     def _ask_group(self, members: Sequence[TableState]) -> None:
-        """Tables that are updated together are one job, by the name of one of them. Only merging of small files is
+        """Tables that are updated together are one job, by the name of the first of them. Only merging of small files is
         done for each by itself."""
         job, works = ready_group(self.state, members)
         for table in members:

@@ -48,6 +48,7 @@ class Filing(Feeding):
         self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
         for state in self._fed(event.feed):
             self._to_load(state, event.file)
+            state.again.add(event.file.uri)
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
             state.needs.add(had, restated(event.at_us, self.number))
 
@@ -74,6 +75,7 @@ class Filing(Feeding):
             if dropped is not None:
                 state.amount = max(0.0, state.amount - dropped.size_bytes)
                 del state.order[uri]
+            state.again.discard(uri)
             self._keep_promises(state, event.at_us)
             self.touched.add(state.table.name)
 
@@ -84,6 +86,7 @@ class Filing(Feeding):
         for file in event.files:
             self._to_load(state, file)
         if event.ranges:
+            state.again.update(file.uri for file in event.files)  # any of them may be one
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
             state.needs.add(had, restated(event.at_us, self.number))
         if event.promised_us is not None:

@@ -70,17 +70,22 @@ def deferred_until(state: State, table: TableState) -> int | None:
     own = _modulator(state.graph)
     if not own.is_targeted(table.table.name):
         return END_US
-    return table.last.started_us + own.longest_gap_us(table.table.name, table.cost.expected_s(table.amount))
+    cost = state.tables[state.graph.updated_as[table.table.name]].cost
+    return table.last.started_us + own.longest_gap_us(table.table.name, cost.expected_s(table.amount))
 
 
 def gives_way_until(state: State, job: ReadyJob) -> int:
     """Until when an update that nobody waits for leaves its track to those that a query waits for: a period at the most,
-    and no longer than its target allows."""
-    table = state.tables[job.table]
-    if state.updates != "demand" or job.awaited_us is not None or table.last is None:
+    and no longer than its target allows. Of a group, the first that cannot wait longer."""
+    if state.updates != "demand" or job.awaited_us is not None:
         return 0
-    until = job.release_us + state.graph.periods_us[job.table]
     own = _modulator(state.graph)
-    if own.is_targeted(job.table):
-        until = min(until, table.last.started_us + own.longest_gap_us(job.table, job.expected_s))
+    until = END_US
+    for name in state.graph.grouped_with(job.table):
+        last = state.tables[name].last
+        if last is None:
+            return 0
+        until = min(until, job.release_us + state.graph.periods_us[name])
+        if own.is_targeted(name):
+            until = min(until, last.started_us + own.longest_gap_us(name, job.expected_s))
     return until

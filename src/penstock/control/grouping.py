@@ -11,8 +11,8 @@ from penstock.scheduling.jobs import ReadyJob
 
 
 def ready_group(state: State, members: Sequence[TableState]) -> tuple[ReadyJob | None, dict[str, Work]]:
-    """All work of a group that could start now, as one job by the name of the first table that has some; and the work
-    of each. A table that has something pending but none of it ready holds the others back: they become visible
+    """All work of a group that could start now, as one job by the name of its first table; and the work of
+    each. A table that has something pending but none of it ready holds the others back: they become visible
     together, or not at all."""
     works = {table.table.name: Work() for table in members}
     if any(blocked(state, table) is not None for table in members):
@@ -35,7 +35,7 @@ def _together(first: TableState, jobs: Sequence[ReadyJob]) -> ReadyJob:
     amount = sum(job.amount for job in jobs)
     awaited = [job.awaited_us for job in jobs if job.awaited_us is not None]
     return ReadyJob(
-        table=jobs[0].table,
+        table=first.table.name,
         priority=sum(job.priority for job in jobs),
         inherited=weight,
         release_us=min(job.release_us for job in jobs),

@@ -13,7 +13,7 @@ from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.cost import CostModel
 from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.guarantees import Report, Seen, Violation, judge, violations
-from penstock.scheduling.recovery.policy import model_of
+from penstock.scheduling.recovery.policy import declared_cost_us, model_of
 
 Provision = Literal["worst", "average"]
 # An update that takes so many times its longest time hangs: its track is lost.
@@ -22,7 +22,7 @@ _LOST_AFTER = 5
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """By table: the longest time of an update with the data of one period, and how that is known."""
+    """By table, or group by the name of its first: the longest time of an update with the data of one period, and how that is known."""
 
     cost_us: dict[str, int]
     start_up_us: dict[str, int]
@@ -35,10 +35,11 @@ class Costs:
 
 def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) -> Costs:
     found = Costs({}, {}, {})
-    for name, table in graph.tables.items():
+    for name in graph.updated_with:
         cost = learned.get(name)
-        if table.cost_us is not None:
-            found.cost_us[name], found.known[name] = table.cost_us, "declared"
+        declared = declared_cost_us(graph, name)
+        if declared is not None:
+            found.cost_us[name], found.known[name] = declared, "declared"
         elif cost is not None and cost.weight > 0:
             expected = cost.usual_s
             seconds = cost.longest_s if provision == "worst" else expected
@@ -46,8 +47,7 @@ def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) 
             # Of the longest time the same part as of the usual one.
             found.start_up_us[name] = int(cost.alpha_s * seconds / expected * SECOND_US)
         else:
-            found.cost_us[name] = 1
-            found.known[name] = "not known" if table.leader is None else "with its leader"
+            found.cost_us[name], found.known[name] = 1, "not known"
     return found
 
 
@@ -69,15 +69,14 @@ def guarantees(
 ) -> tuple[Report, Model]:
     costs, model = assumed(graph, learned, tracks, provision)
     targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
-    relevant = frozenset(task.table for task in model.tasks) & costs.unknown
     report = judge(
         model,
         targets,
         costs.known,
         provision=provision,
         outage_us=outage_us,
-        unknown=relevant,
-        followers=graph.followers,
+        unknown=costs.unknown,
+        followers=graph.updated_with,
     )
     return report, model
 
@@ -89,12 +88,12 @@ def broken(state: State, model: Model, now_us: int) -> list[Violation]:
         return []
     if any(task.cost_us <= 1 for task in model.tasks):
         return []
-    seen = {name: _seen(state, table, now_us) for name, table in state.tables.items()}
+    seen = {name: _seen(state, name, now_us) for name in state.graph.updated_with}
     paused = {name for name, table in state.tables.items() if state.paused(table) is not None}
     return [
         each
         for each in violations(model, seen, state.tracks, hanging(state, model, now_us))
-        if not paused & (state.graph.ancestors[each.table] | {each.table})
+        if not any(paused & (state.graph.ancestors[one] | {one}) for one in state.graph.grouped_with(each.table))
     ]
 
 
@@ -111,7 +110,8 @@ def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:
     costs = {task.table: max(task.cost_us, model.merged_us.get(task.table, 0)) for task in model.tasks}
     found = {}
     for track, running in state.busy.items():
-        assumed = costs.get(running.job.table, max(costs.values(), default=0))
+        table = state.graph.updated_as.get(running.job.table, running.job.table)
+        assumed = costs.get(table, max(costs.values(), default=0))
         lasts = now_us - running.started_us
         if lasts > _LOST_AFTER * assumed:
             found[track] = (
@@ -121,7 +121,13 @@ def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:
     return found
 
 
-def _seen(state: State, table: TableState, now_us: int) -> Seen:
+def _seen(state: State, name: str, now_us: int) -> Seen:
+    """Of a table, or of the worst of a group."""
+    found = [_seen_of(state.tables[each], now_us) for each in state.graph.grouped_with(name)]
+    return Seen(*(max(part) for part in zip(*((s.staleness_us, s.took_us, s.silent_us) for s in found), strict=True)))
+
+
+def _seen_of(table: TableState, now_us: int) -> Seen:
     took = 0
     if table.last is not None and table.last_finished_us is not None and table.last.job.kind != "upkeep":
         took = table.last_finished_us - table.last.started_us

@@ -29,13 +29,15 @@ class LearnedOutlook:
         return self._known(table)[1]
 
     def _known(self, table: str) -> tuple[float, float]:
+        table = self._state.graph.updated_as[table]
         if table not in self._told:
             self._told[table] = self._costs_s(table)
         return self._told[table]
 
     def start_up_s(self, table: str) -> float:
         """What an update takes however little it has to do."""
-        return min(self._state.tables[table].cost.alpha_s, self.period_cost_s(table))
+        cost = self._state.tables[self._state.graph.updated_as[table]].cost
+        return min(cost.alpha_s, self.period_cost_s(table))
 
     def changed_since(self, version: int) -> Iterable[str] | None:
         if version < self._declared:

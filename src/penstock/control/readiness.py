@@ -156,8 +156,11 @@ def _upkeep(table: TableState) -> ReadyJob | None:
 
 
 def files_to_load(state: State, table: TableState, take: int | None = None) -> tuple[FeedFile, ...]:
+    """In order of arrival, and not all if that is too much. But where a file got other content, the partitions that it was
+    in are made again from all files: without the new content its rows would be missing until that is loaded."""
     assert table.table.feed is not None
-    files = tuple(islice(table.files.values(), take))
+    least = max((n for n, uri in enumerate(table.files, 1) if uri in table.again), default=0) if table.again else 0
+    files = tuple(islice(table.files.values(), None if take is None else max(take, least)))
     if state.graph.feeds[table.table.feed].mode == "snapshot":
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
         return files[:1] if table.table.grain is not WHOLE else files
@@ -166,10 +169,10 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
         return files
     # Update chopping (Golab et al., Sec. 3.4): what came within so many periods, and as much as is worth a start.
     upto = files[0].arrived_us + int(chop - 1) * state.graph.periods_us[table.table.name]
-    start_up_s = table.cost.expected_s(0.0)
+    worth_s = (1 + WORTH_A_START) * table.cost.expected_s(0.0)
     amount = 0.0
     for number, file in enumerate(files):
-        if file.arrived_us > upto and table.cost.expected_s(amount) - start_up_s >= WORTH_A_START * start_up_s:
+        if number >= least and file.arrived_us > upto and table.cost.expected_s(amount) >= worth_s:
             return files[:number]
         amount += file.size_bytes
     return files

@@ -71,28 +71,34 @@ def _lags(state: State, names: list[str]) -> dict[str, int]:
 
 
 def _expected_ends(state: State, lags: dict[str, int], now_us: int) -> dict[str, int]:
-    """Each table after those that it reads, and none before the tracks have done all that is left."""
+    """Each table after those that it reads, and none before the tracks have done all that is left. What one job makes is
+    counted once, and done together."""
     learned = {name: table.cost for name, table in state.tables.items()}
     costs = costs_of(state.graph, learned, "average")
-    if costs.unknown & lags.keys():
+    graph, known = state.graph, state.graph.updated_as
+    behind: dict[str, list[str]] = {}
+    for name in lags:
+        behind.setdefault(known[name], []).append(name)
+    if costs.unknown & behind.keys():
         return {}
-    shares = {name: costs.cost_us[name] / state.graph.periods_us[name] for name in state.tables}
+    shares = {name: costs.cost_us[name] / graph.periods_us[name] for name in graph.updated_with}
     spare = state.tracks - sum(shares.values())
     if spare <= 0:
         return {}
     one_by_one = state.policy.startswith("adaptive")
     ends: dict[str, int] = {}
     total = 0.0
-    for name, lag in lags.items():
-        periods = max(1, lag // state.graph.periods_us[name])
+    for name, together in behind.items():
+        periods = max(max(1, lags[each] // graph.periods_us[each]) for each in together)
         cost, start_up = costs.cost_us[name], costs.start_up_us.get(name, 0)
         # Other policies take all that has come with one update.
         work = periods * cost if one_by_one else start_up + periods * max(0, cost - start_up)
         total += work
-        before = max((ends[edge.source] for edge in state.graph.into[name] if edge.source in ends), default=now_us)
+        above = (known[edge.source] for each in together for edge in graph.into[each])
+        before = max((ends[source] for source in above if source in ends), default=now_us)
         ends[name] = before + ceil(work / max(1e-6, 1 - min(shares[name], 0.999)))
         ends[name] = max(ends[name], now_us + ceil(total / spare))
-    return ends
+    return {name: ends[known[name]] for name in lags}
 
 
 def _latest_ends(state: State, names: list[str]) -> dict[str, int]:
@@ -101,20 +107,20 @@ def _latest_ends(state: State, names: list[str]) -> dict[str, int]:
         return {}
     learned = {name: table.cost for name, table in state.tables.items()}
     costs, model = assumed(state.graph, learned, state.tracks)
-    if costs.unknown & {task.table for task in model.tasks}:
+    if costs.unknown:
         return {}
     proven = model.bounds()
     bases = [name for name in names if state.graph.tables[name].is_base]
     return {
         name: state.recovering[name].since_us + length
         for name in names
-        if name in proven and (length := _longest(state, model, name, bases)) is not None
+        if state.graph.updated_as[name] in proven and (length := _longest(state, model, name, bases)) is not None
     }
 
 
 def _longest(state: State, model: Model, name: str, bases: list[str]) -> int | None:
     if len(bases) < 2:
-        return model.recovery_us(name, state.recovering[name].outage_us)
+        return model.recovery_us(state.graph.updated_as[name], state.recovering[name].outage_us)
     if name not in bases:
         return None  # proven only where one feed was out
     # Whoever goes first: from the first return on, as if they had come back together at the last.

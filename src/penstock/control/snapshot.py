@@ -28,7 +28,7 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 9
+FORMAT = 10
 
 _PLAIN = (
     "edge_us",
@@ -130,6 +130,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         "held": [[start, end, _dump_need(need)] for start, end, need in table.held.pieces()],
         "files": [asdict(file) for file in table.files.values()],
         "order": dict(table.order),
+        "again": sorted(table.again),
         "promises": [list(promise) for promise in table.promises],
         "running": _dump_running(table.running) if table.running else None,
         "last": _dump_running(table.last) if table.last else None,
@@ -153,6 +154,7 @@ def _load_table(data: dict[str, Any]) -> TableState:
     table.held = _load_needs(data["held"])
     table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
     table.order = dict(data["order"])
+    table.again = set(data["again"])
     table.promises = deque((number, upto) for number, upto in data["promises"])
     table.running = _load_running(data["running"]) if data["running"] is not None else None
     table.last = _load_running(data["last"]) if data["last"] is not None else None

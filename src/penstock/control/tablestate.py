@@ -83,6 +83,8 @@ class TableState:
     files: dict[str, FeedFile] = field(default_factory=dict)
     arrived: int = 0
     order: dict[str, int] = field(default_factory=dict)
+    # Of these, or of those that are being loaded: files of which the table holds an earlier content.
+    again: set[str] = field(default_factory=set)
     loading: int | None = None  # the earliest arrival in the running job
     promises: deque[tuple[int, int]] = field(default_factory=deque)
     last_arrival_us: int | None = None

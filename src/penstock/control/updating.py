@@ -117,6 +117,7 @@ class Updating(Backfilling, Filing):
         state.counts.busy_s += event.seconds / together
         state.counts.folded += event.how.startswith("fold")
         if job.files:
+            state.again.difference_update(file.uri for file in job.files if file.uri not in state.files)
             newest = max(file.arrived_us for file in job.files)
             state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
         for publication in event.publications:
@@ -133,8 +134,8 @@ class Updating(Backfilling, Filing):
             self._made_for_requests(state, job, event.at_us)
 
     def _cost(self, job: Job) -> CostModel:
-        """What a group takes is known of the group, by the first of its tables."""
-        return self.tables[self.graph.grouped_with(job.table)[0]].cost
+        """What a group takes is known of the group."""
+        return self.tables[self.graph.updated_as[job.table]].cost
 
     def _note(self, event: UpdateFinished | UpdateFailed) -> None:
         """An end that the policy has not seen yet."""
@@ -143,7 +144,12 @@ class Updating(Backfilling, Filing):
                 failed = isinstance(event, UpdateFailed)
                 expected_s = running.job.expected_s
                 self.unseen[self.number] = FinishedJob(
-                    event.table, track, event.at_us, expected_s, event.seconds, failed
+                    self.graph.updated_as.get(event.table, event.table),
+                    track,
+                    event.at_us,
+                    expected_s,
+                    event.seconds,
+                    failed,
                 )
                 return
 
@@ -166,8 +172,10 @@ class Updating(Backfilling, Filing):
     def _reload(self, state: TableState, event: UpdateFinished) -> None:
         """Files that got other content while they were loaded: their old rows are in the table now and must go."""
         assert state.last is not None
-        if not state.files or not any(file.uri in state.files for file in state.last.job.files):
+        other = [file.uri for file in state.last.job.files if file.uri in state.files]
+        if not other:
             return
+        state.again.update(other)
         flows = self.graph.flows[event.table]
         for publication in event.publications:
             if publication.table == event.table:

@@ -197,6 +197,7 @@ class Requesting:
         found.state.chops = chops(bound(find_policy(declarations.config.run.policy), graph), graph)
         work = []
         with self.store.read() as conn:
+            started: set[str] = set()
             for each in found.campaign.work:
                 table = found.state.tables[each.table]
                 spec = table.table
@@ -207,9 +208,12 @@ class Requesting:
                 jobs = _jobs(found.state, each.table, each.updates, size)
                 if spec.leader is not None:
                     jobs = size = 0  # its leader's jobs make it, too
-                cost = table.cost
+                group = found.state.graph.updated_as[each.table]
+                cost = found.state.tables[group].cost
+                begun = group in started  # each job of a group starts once
+                started.add(group)
                 why = tuple(dict.fromkeys(found.reasons[number - 1].what for number in each.requests))
-                seconds = jobs * cost.alpha_s + cost.beta_s * size
+                seconds = (0 if begun else jobs * cost.alpha_s) + cost.beta_s * size
                 work.append(
                     PlannedWork(
                         each.table,
@@ -220,7 +224,7 @@ class Requesting:
                         seconds,
                         size,
                         why,
-                        bool(cost.weight) or spec.leader is not None,
+                        bool(cost.weight),
                     )
                 )
         takes = {each.table: each.expected_s for each in work}

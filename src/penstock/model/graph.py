@@ -91,6 +91,21 @@ class Graph:
         return (name,) if table is None or table.group is None else self.groups[table.group]
 
     @cached_property
+    def updated_as(self) -> dict[str, str]:
+        """By whose name the updates of each table are planned: those of a group are one job, and so is what follows a
+        leader."""
+        return {name: self.grouped_with(table.leader or name)[0] for name, table in self.tables.items()}
+
+    @cached_property
+    def updated_with(self) -> dict[str, tuple[str, ...]]:
+        """The other way round: the tables whose updates are planned, each with the others that it stands for."""
+        found: dict[str, list[str]] = {name: [] for name in self.order if self.updated_as[name] == name}
+        for name in self.order:
+            if self.updated_as[name] != name:
+                found[self.updated_as[name]].append(name)
+        return {name: tuple(others) for name, others in found.items()}
+
+    @cached_property
     def rank(self) -> dict[str, int]:
         """Of each table its place in the order: each comes after all that it is made from."""
         return {name: place for place, name in enumerate(self.order)}

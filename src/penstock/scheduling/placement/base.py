@@ -49,7 +49,7 @@ class Placement(ABC):
 
 
 class Recurring(NamedTuple):
-    """The update of one table as it comes back every period."""
+    """The update of one table, or of a group, as it comes back every period."""
 
     table: str
     period_s: float
@@ -61,11 +61,12 @@ class Recurring(NamedTuple):
 
 
 def recurring(graph: Graph, outlook: Outlook) -> list[Recurring]:
-    return [recurs(graph, outlook, name) for name in graph.order]
+    return [recurs(graph, outlook, name) for name in graph.updated_with]
 
 
 def recurs(graph: Graph, outlook: Outlook, name: str) -> Recurring:
-    return Recurring(name, graph.periods_us[name] / SECOND_US, outlook.period_cost_s(name))
+    period_us = min(graph.periods_us[each] for each in (name, *graph.updated_with[name]))
+    return Recurring(name, period_us / SECOND_US, outlook.period_cost_s(name))
 
 
 def upkeep(situation: Situation, job: ReadyJob, free: list[int]) -> tuple[Start, ...]:

@@ -73,17 +73,17 @@ class Adaptive:
             return Model((), tracks)
         return model_of(
             graph,
-            {name: self.cost_us(name, outlook) for name in graph.order},
+            {name: self.cost_us(name, outlook) for name in graph.updated_with},
             tracks,
             self.periods,
             merge=not self.plain,
-            startups_us={name: self._start_up_us(name, outlook) for name in graph.order},
+            startups_us={name: self._start_up_us(name, outlook) for name in graph.updated_with},
         )
 
     def cost_us(self, table: str, outlook: Outlook) -> int:
         """The longest time of a job: as declared, or what is expected and some more."""
         assert self._graph is not None
-        declared = self._graph.tables[table].cost_us
+        declared = declared_cost_us(self._graph, table)
         return declared if declared is not None else max(1, ceil(self._longest_s(table, outlook) * SECOND_US))
 
     def _longest_s(self, table: str, outlook: Outlook) -> float:
@@ -220,20 +220,19 @@ def model_of(
     startups_us: Mapping[str, int] | None = None,
     fit: bool = True,
 ) -> Model:
-    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data. With `fit` periods
-    are longer where the tracks could not keep them."""
+    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data; a group is one task.
+    With `fit` periods are longer where the tracks could not keep them."""
     some = any(table.guarantee for table in graph.tables.values())
     tasks = [
         Task(
             name,
             costs_us[name],
-            graph.periods_us[name],
-            graph.periods_us[name],
-            priority=graph.inherited[name],
-            reserved=graph.tables[name].guarantee or not some,
+            min(graph.periods_us[each] for each in graph.grouped_with(name)),
+            min(graph.periods_us[each] for each in graph.grouped_with(name)),
+            priority=sum(graph.inherited[each] for each in graph.grouped_with(name)),
+            reserved=not some or any(graph.tables[each].guarantee for each in graph.grouped_with(name)),
         )
-        for name in sorted(graph.tables)  # ties go to the first, whatever the order of declaration
-        if graph.tables[name].leader is None
+        for name in sorted(graph.updated_with)  # ties go to the first, whatever the order of declaration
     ]
     merged: dict[str, int] = {}
     if merge and tasks:
@@ -254,22 +253,32 @@ def model_of(
         # What is made by one update with another table is as far as that one.
         name: tuple(
             dict.fromkeys(
-                graph.tables[s.table].leader or s.table for s in graph.tables[name].sources if s.table != name
+                graph.updated_as[source.table]
+                for each in graph.grouped_with(name)
+                for source in graph.tables[each].sources
+                if source.table != each
             )
         )
-        for name in graph.order
+        for name in graph.updated_with
         if not graph.tables[name].is_base
     }
     return Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph))
 
 
+def declared_cost_us(graph: Graph, name: str) -> int | None:
+    """The longest time of a job as it was declared; of a group, if it was for each of its tables."""
+    found = [cost for each in graph.grouped_with(name) if (cost := graph.tables[each].cost_us) is not None]
+    return sum(found) if len(found) == len(graph.grouped_with(name)) else None
+
+
 def _held(graph: Graph) -> dict[str, int]:
     """What tables that only make whole partitions wait for: the length of one."""
-    held = {}
+    held: dict[str, int] = {}
     for name, table in graph.tables.items():
         if table.when == "closed" and table.grain is not WHOLE:
             start = table.grain.floor(0)
-            held[name] = table.grain.shift(start, 1) - start
+            known = graph.updated_as[name]
+            held[known] = max(table.grain.shift(start, 1) - start, held.get(known, 0))
     return held
 
 
