@@ -31,6 +31,7 @@ def supports(scenario: Scenario) -> bool:
         and not scenario.failures
         and scenario.costs == "known"
         and all(t.arrivals == "periodic" and not t.late_share for t in scenario.tables if t.is_base)
+        and not any(t.group for t in scenario.tables)
     )
 
 

@@ -58,6 +58,8 @@ class _Table(_Strict):
     # How long late work may wait for a newer change, and when old data are stated anew (it begins at 00:00 of a Thursday).
     patience: Seconds | None = None
     restated: Annotated[str, AfterValidator(_timetable)] = ""
+    # Tables of one group are updated by one job.
+    group: Annotated[str, Field(min_length=1)] | None = None
 
 
 class _Slowdown(_Strict):
@@ -87,6 +89,8 @@ class _Scenario(_Strict):
     failures: Share = 0.0
     costs: Literal["known", "learned"] = "known"
     partition: Annotated[str, AfterValidator(_partition)] = "day"
+    # The part of an update that is the reading of its sources: a group does that once.
+    scan: Share = 0.5
     policies: tuple[str, ...] = ()
     slowdown: _Slowdown | None = None
     outages: tuple[_Outage, ...] = ()
@@ -146,6 +150,7 @@ def scenario_of(data: dict[str, Any], where: str = "scenario") -> tuple[Scenario
         read.failures,
         read.costs,
         read.partition,
+        read.scan,
     )
     try:
         _ = scenario.graph  # which checks all, and finds circles
@@ -207,6 +212,7 @@ def _tables(name: str, given: _Table, all_: dict[str, _Table]) -> list[SimTable]
                 given.late,
                 given.patience,
                 given.restated,
+                given.group,
             )
         )
     return made

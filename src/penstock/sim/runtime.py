@@ -4,7 +4,7 @@ scenario says, and what would be published is told from the job alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.control.controller import Controller
 from penstock.control.events import (
@@ -53,14 +53,15 @@ class Known:
 
 
 class KnownCost(CostModel):
-    """The true mean cost, for policies that need not learn it."""
+    """The true mean cost, for policies that need not learn it. Of a group it is known for the same amount of each table."""
 
-    def __init__(self, table: SimTable, factor: float) -> None:
+    def __init__(self, scenario: Scenario, tables: Sequence[SimTable]) -> None:
         super().__init__()
-        self._table, self._factor = table, factor
+        self._scenario, self._tables = scenario, tables
 
     def expected_s(self, amount: float) -> float:
-        return self._factor * (self._table.alpha_s + self._table.beta * (amount / SECOND_US))
+        each = amount / SECOND_US / len(self._tables)
+        return self._scenario.mean_factor * self._scenario.together_s([table.cost_s(each) for table in self._tables])
 
     def observe(self, amount: float, seconds: float) -> None:
         pass
@@ -92,7 +93,8 @@ class Simulation(Driver):
         for name in graph.order:
             spec = self.specs[name]
             if known:
-                state.tables[name].cost = KnownCost(spec, scenario.mean_factor)
+                group = [self.specs[each] for each in graph.grouped_with(name)]
+                state.tables[name].cost = KnownCost(scenario, group)
             if spec.is_base:
                 fresh = first_batch_end_us(spec, seed) - us(spec.period_s)
             else:
@@ -128,10 +130,10 @@ class Simulation(Driver):
 
     def apply(self, event: Event) -> None:
         super().apply(event)
-        if isinstance(event, UpdateStarted):
-            self._measure(event.job.table)
-        elif isinstance(event, UpdateFinished | UpdateFailed):
-            self._measure(event.table)
+        if isinstance(event, UpdateStarted | UpdateFinished | UpdateFailed) and self._joins:
+            table = event.job.table if isinstance(event, UpdateStarted) else event.table
+            for each in self.controller.state.graph.grouped_with(table):
+                self._measure(each)
 
     def _measure(self, table: str) -> None:
         """A join goes through the stretch of time that all its sources have: that is its amount, not the sum of theirs."""
@@ -158,12 +160,12 @@ class Simulation(Driver):
                 self.apply(FileArrived(0, name, FeedFile(f"{name}/before", "1", end - start, end)))
         while commands := self.controller.decide(0):
             for command in commands:
-                job, spec = command.job, self.specs[command.job.table]
+                job = command.job
                 self.apply(command.started(self.controller.state.applied))
                 self.snapshot += 1
-                found = self._loaded(job, 0) if spec.is_base else self._derived(job)
-                seconds = spec.alpha_s + spec.beta * job.amount / SECOND_US
-                self.apply(UpdateFinished(0, job.id, job.table, (found,), seconds))
+                found = tuple(self._published(each, 0) for each in job.each)
+                seconds = self._seconds([(each.table, each.amount) for each in job.each])
+                self.apply(UpdateFinished(0, job.id, job.table, found, seconds))
 
     # The world acts
 
@@ -196,19 +198,22 @@ class Simulation(Driver):
         self.apply(FileRewritten(now_us, backfill.table, file, ((start, end),)))
 
     def start(self, now_us: int, command: StartUpdate) -> None:
-        job, name = command.job, command.job.table
-        spec = self.specs[name]
-        amount = self._amount(job)
-        seconds = (spec.alpha_s + spec.beta * (amount / SECOND_US)) * self._slow_at(now_us) * self._draw[name]()
+        job, name = command.job, self.scenario.graph.updated_as[command.job.table]
+        alone = self._seconds([(each.table, self._amount(each)) for each in job.each])
+        seconds = alone * self._slow_at(now_us) * self._draw[name]()
         took_us = max(1, round(seconds * SECOND_US))
         if job.kind == "upkeep":
             took_us = 1
         self.busy.add(now_us + took_us, took_us)
         if self.trace is not None:
-            self.trace.append((now_us, name, command.track, took_us))
+            self.trace.append((now_us, job.table, command.track, took_us))
         failed = bool(self.scenario.failures) and self._fails[name]() < self.scenario.failures
         end = self._fail if failed else self._finish
         self.kernel.at(now_us + took_us, END, lambda now: end(now, job, took_us))
+
+    def _seconds(self, amounts: Iterable[tuple[str, float]]) -> float:
+        """What a job takes that goes through so much of each table, on an idle machine and without luck."""
+        return self.scenario.together_s([self.specs[name].cost_s(amount / SECOND_US) for name, amount in amounts])
 
     def _amount(self, job: Job) -> float:
         """The stretch of data that the job goes through, in microseconds: new ones, and partitions made again."""
@@ -228,16 +233,17 @@ class Simulation(Driver):
         self.events += 1
         self.updates += 1
         self.snapshot += 1
-        edge = self.fresh[job.table].fresh_us
+        found = tuple(self._published(each, self.fresh[each.table].fresh_us) for each in job.each)
+        for each in found:
+            fresh = self.fresh[each.table]
+            if each.complete_us is not None and each.complete_us > fresh.fresh_us:
+                fresh.moved(now_us, each.complete_us)
+        self.apply(UpdateFinished(now_us, job.id, job.table, found, took_us / SECOND_US))
+
+    def _published(self, job: Job, edge: int) -> Publication:
         if job.kind == "upkeep":
-            found = Publication(job.table, self.snapshot, True)
-        elif self.specs[job.table].is_base:
-            found = self._loaded(job, edge)
-        else:
-            found = self._derived(job)
-        if found.complete_us is not None and found.complete_us > edge:
-            self.fresh[job.table].moved(now_us, found.complete_us)
-        self.apply(UpdateFinished(now_us, job.id, job.table, (found,), took_us / SECOND_US))
+            return Publication(job.table, self.snapshot, True)
+        return self._loaded(job, edge) if self.specs[job.table].is_base else self._derived(job)
 
     def _loaded(self, job: Job, edge: int) -> Publication:
         parts = [batch for file in job.files for batch in self._by_uri.pop(file.uri, ())]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from penstock.declare.check_groups import circles
 from penstock.declare.problems import did_you_mean
 from penstock.errors import PenstockError
 from penstock.model.graph import CycleError, Graph
@@ -50,10 +51,16 @@ class SimTable:
     # How long late work may wait for a newer change, and when old data are stated anew.
     patience_s: float | None = None
     restated: str = ""
+    # Tables of one group are updated by one job.
+    group: str | None = None
 
     @property
     def is_base(self) -> bool:
         return not self.sources
+
+    def cost_s(self, seconds: float) -> float:
+        """What an update with so much data takes."""
+        return self.alpha_s + self.beta * seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,8 @@ class Scenario:
     # Whether policies are told the true mean costs, or learn them from finished jobs as live.
     costs: Literal["known", "learned"] = "known"
     partition: str = "day"
+    # The part of an update that is the reading of its sources: a group does that once.
+    scan: float = 0.5
 
     @cached_property
     def graph(self) -> Graph:
@@ -123,13 +132,19 @@ class Scenario:
                 attempts=1_000_000,
                 patience_us=us(table.patience_s) if table.patience_s is not None else None,
                 restated=table.restated,
+                group=table.group,
             )
             for table in self.tables
         ]
         try:
-            return Graph(feeds, tables)
+            graph = Graph(feeds, tables)
         except CycleError as error:
             raise ScenarioError(str(error)) from None
+        for way in circles(graph):
+            raise ScenarioError(
+                f"the group of {way[0]!r} would have to wait for itself ({' -> '.join(way)}); take one of them out of it"
+            )
+        return graph
 
     def check(self) -> None:
         """Whatever would fail later, have no effect, or give numbers that mean nothing."""
@@ -151,6 +166,11 @@ class Scenario:
                     raise ScenarioError(f"table {table.name!r} reads {source!r}, which is not in the scenario{near}")
                 if source == table.name:
                     raise ScenarioError(f"table {source!r} reads itself; its sources are other tables")
+            if table.is_base and table.group is not None:
+                raise ScenarioError(
+                    f"table {table.name!r} is in group {table.group!r}, but it has batches of its own; groups are of "
+                    "tables with `sources`"
+                )
             if not table.alpha_s and not table.beta:
                 raise ScenarioError(
                     f"table {table.name!r}: alpha and beta are both 0, but an update takes some time; set one of them"
@@ -178,6 +198,7 @@ class Scenario:
         yield "horizon", self.horizon_s, _LEAST, _MOST
         yield "jitter", self.jitter, 0, 1
         yield "failures", self.failures, 0, 1
+        yield "scan", self.scan, 0, 1
         if self.slowdown is not None:
             yield "slowdown.factor", self.slowdown.factor, 1, _MOST
             yield "slowdown.cycle", self.slowdown.cycle_s, _LEAST, _MOST
@@ -219,15 +240,26 @@ class Scenario:
 
     @cached_property
     def costs_s(self) -> dict[str, float]:
-        """E(P) of each table, with the mean slowdown."""
-        periods = self.graph.periods_us
-        return {t.name: self.mean_factor * (t.alpha_s + t.beta * periods[t.name] / SECOND_US) for t in self.tables}
+        """E(P) of each table, with the mean slowdown; of a table in a group, that of the group."""
+        graph = self.graph
+        alone = {t.name: t.cost_s(graph.periods_us[t.name] / SECOND_US) for t in self.tables}
+        return {
+            name: self.mean_factor * self.together_s([alone[each] for each in graph.grouped_with(name)])
+            for name in alone
+        }
+
+    def together_s(self, alone_s: Sequence[float]) -> float:
+        """What one job takes whose parts take so long by themselves."""
+        return alone_s[0] if len(alone_s) == 1 else (1 - self.scan) * sum(alone_s) + self.scan * max(alone_s)
 
     @property
     def utilisation(self) -> float:
         """The load that is offered if every batch is loaded on its own, as a part of all tracks."""
-        periods = self.graph.periods_us
-        return sum(cost * SECOND_US / periods[name] for name, cost in self.costs_s.items()) / self.tracks
+        graph = self.graph
+        periods = {
+            name: min(graph.periods_us[each] for each in graph.grouped_with(name)) for name in graph.updated_with
+        }
+        return sum(self.costs_s[name] * SECOND_US / period for name, period in periods.items()) / self.tracks
 
 
 def _near(name: str, names: Collection[str]) -> str:
