@@ -9,8 +9,10 @@ import pytest
 from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.sim.lateness import measure
 from penstock.sim.read import scenario_of
-from penstock.sim.runtime import simulate
+from penstock.sim.runtime import Simulation, simulate
 from penstock.sim.scenario import Scenario, ScenarioError, SimTable
+from penstock.sim.whatif.recording import record
+from penstock.sim.whatif.replay import Replay
 
 BASE = SimTable("base", period_s=60.0, phase_s=0.0, alpha_s=1.0, beta=0.0)
 # Alone they take 2, 4 and 6 seconds.
@@ -101,3 +103,19 @@ def test_what_is_wrong_with_a_group(tables: dict[str, object], said: str) -> Non
     with pytest.raises(ScenarioError) as found:
         scenario_of({"tables": tables})
     assert said in str(found.value)
+
+
+def test_a_group_on_record_is_replayed_as_one() -> None:
+    """What its updates took is known of the group, with what all its tables went through."""
+    run = Simulation(replace(GROUPED, costs="learned", jitter=0.2), find_policy("max-benefit"), 1, keep_log=True)
+    run.run()
+    assert run.log is not None
+    found = record(enumerate(run.log, 1))
+    assert found.costs.keys() == {"base", "a"} == found.luck.keys()
+    assert found.output.keys() == {"base", "a", "b", "c"}
+    assert found.costs["a"].usual_s == pytest.approx(9.0, rel=0.1)
+    assert all(0.75 < luck < 1.3 for luck in found.luck["a"])
+    again = Replay(found, seed=1).run()
+    stale = {table.table: table.mean_s for table in again.freshness}
+    assert stale["a"] == stale["b"] == stale["c"]
+    assert again.updates == pytest.approx(found.updates, abs=2)

@@ -41,6 +41,24 @@ _SPARE = ("merged", "rows", "runs", "target", "pending")
 _GAP = 2
 
 
+def brief_duration(seconds: float) -> str:
+    """Seconds while they are few, for comparing; else the two largest units.
+
+    >>> brief_duration(37.1234), brief_duration(5400)
+    ('37.12 s', '1h 30m')
+    """
+    return f"{seconds:.4g} s" if abs(seconds) < 1000 else format_duration(round(seconds * SECOND_US))
+
+
+def plain_number(value: float, digits: int = 4) -> str:
+    """Without powers of ten, however large.
+
+    >>> plain_number(37.1234), plain_number(223_123_456.7), plain_number(0.0123, 2)
+    ('37.12', '223,123,457', '0.012')
+    """
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:,.0f}"
+
+
 def status_table(rows: Sequence[TableStatus], zone: tzinfo = UTC, width: int | None = None) -> Table:
     """One line a table. Columns that would say nothing are left out, and those that matter least where `width` is short:
     half a time helps nobody."""

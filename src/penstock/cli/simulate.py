@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
+from penstock.cli.render import brief_duration, plain_number
 from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.cli.whatif import simulate_log
 from penstock.control.controller import PolicyError
@@ -182,7 +183,7 @@ def _print_simulated(scenario: Scenario, rows: list[Row]) -> None:
             Text(policy),
             *([Text(str(tracks))] if several else []),
             Text(f"{late:.3f} ±{error:.3f}", style="bold green" if late == best else ""),
-            Text(f"{average(some, 'weighted_staleness_s')[0]:.4g} s"),
+            Text(f"{plain_number(average(some, 'weighted_staleness_s')[0])} s"),
             Text(f"{average(some, 'utilisation')[0]:.2f}"),
             Text(f"{average(some, 'updates')[0]:.0f}"),
         )
@@ -201,7 +202,7 @@ def _by_table(scenario: Scenario, rows: list[Row], several: bool) -> Table:
     shown = sorted(scenario.tables, key=lambda each: -each.priority)[:_TABLES]
     for spec in shown:
         means = [sum(row["staleness_s"][spec.name] for row in some) / len(some) for _, some in runs]
-        table.add_row(spec.name, *(f"{mean:.4g} s" for mean in means))
+        table.add_row(spec.name, *(brief_duration(mean) for mean in means))
     if len(shown) < len(scenario.tables):
         table.add_row(Text(f"and {len(scenario.tables) - len(shown)} more (--json, --plot)", style="dim"))
     return table

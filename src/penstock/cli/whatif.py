@@ -13,10 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.render import brief_duration, plain_number
 from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.declare.settings import write_settings
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
+from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.policies import DEFAULT
 from penstock.sim.chart import Line, Panel, write_chart
@@ -78,7 +80,7 @@ def simulate_log(
         out.print(_runs_table(recording, rows, advice))
         out.print()
         out.print(_tables_table(recording, rows, advice))
-        _say_advice(recording, advice)
+        _say_advice(recording, advice, names, counts)
     if plot is not None:
         _plot(plot, recording, rows)
     if gantt is not None:
@@ -113,7 +115,7 @@ def tune(
         else:
             _say_world(recording, Changes())
             out.print(_grid(rows, counts, advice))
-            _say_advice(recording, advice, tell_command=not write)
+            _say_advice(recording, advice, names, counts, tell_command=not write)
         if write:
             path = write_settings(project, "run", {"tracks": advice.tracks, "policy": advice.policy})
             err.print(f"written to {path}; it holds from the next `penstock run` on")
@@ -211,7 +213,8 @@ def _say_world(recording: Recording, changes: Changes) -> None:
         f"{recording.updates:,} updates. An update beside another takes {1 + crowd.growth:.2f} times as long ({known})."
     )
     out.print(Text(text, style="dim"))
-    new = [t.name for t in recording.declared.tables if t.name not in recording.costs]
+    planned = Graph(recording.declared.feeds, recording.declared.tables).updated_as
+    new = [name for name, known_as in planned.items() if known_as not in recording.costs]
     if new:
         out.print(Text(f"no update on record, cost guessed from others: {', '.join(sorted(new))}", style="yellow"))
     if recording.is_short:
@@ -240,7 +243,7 @@ def _runs_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
     shown.add_row(
         Text(f"as it was: {was['policy']}", style="dim"),
         str(was["tracks"]),
-        f"{was['weighted_staleness_s']:.4g} s",
+        f"{plain_number(was['weighted_staleness_s'])} s",
         "",
         _share(was["targets_met"]),
         f"{was['utilisation']:.2f}",
@@ -252,7 +255,7 @@ def _runs_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
         shown.add_row(
             Text(policy, style="bold green" if chosen else ""),
             str(tracks),
-            f"{stale:.4g} ± {error:.2g} s",
+            f"{plain_number(stale)} ± {plain_number(error, 2)} s",
             f"{average(some, 'relative_lateness')[0]:.3f}",
             _share(None if some[0]["targets_met"] is None else average(some, "targets_met")[0]),
             f"{average(some, 'utilisation')[0]:.2f}",
@@ -277,11 +280,11 @@ def _tables_table(recording: Recording, rows: list[Row], advice: Advice) -> Tabl
         shown.add_row(
             name,
             "" if target is None else format_duration(round(target * SECOND_US)),
-            "" if then is None else f"{then.mean_s:.4g} s",
+            "" if then is None else brief_duration(then.mean_s),
             _share(then.met if then else None),
-            f"{average(now, 's')[0]:.4g} s",
+            brief_duration(average(now, "s")[0]),
             Text(_share(share), style="" if share is None or share > 0.99 else "yellow"),
-            f"{average(now, 'p')[0]:.4g} s",
+            brief_duration(average(now, "p")[0]),
         )
     return shown
 
@@ -296,17 +299,32 @@ def _grid(rows: list[Row], counts: Sequence[int], advice: Advice) -> Table:
         for (count,), at in sorted(grouped(some, "tracks")):
             often = "" if at[0]["targets_met"] is None else f", {_share(average(at, 'targets_met')[0])}"
             style = "bold green" if (policy, count) == (advice.policy, advice.tracks) else ""
-            cells.append(Text(f"{average(at, 'weighted_staleness_s')[0]:.4g} s{often}", style=style))
+            cells.append(Text(f"{plain_number(average(at, 'weighted_staleness_s')[0])} s{often}", style=style))
         shown.add_row(Text(policy), *cells)
     return shown
 
 
-def _say_advice(recording: Recording, advice: Advice, tell_command: bool = True) -> None:
+def _say_advice(
+    recording: Recording, advice: Advice, names: Sequence[str], counts: Sequence[int], tell_command: bool = True
+) -> None:
+    tried_present = recording.declared.policy in names and recording.declared.tracks in counts
     same = (advice.policy, advice.tracks) == (recording.declared.policy, recording.declared.tracks)
-    out.print(f"\n[bold]{'Keep' if same else 'Choose'}[/] ", end="")
+    verb = (
+        "Keep"
+        if same
+        else "Choose"
+        if tried_present
+        else "Of these, choose"
+        if len(names) * len(counts) > 1
+        else "Tried only"
+    )
+    out.print(f"\n[bold]{verb}[/] ", end="")
     out.print(Text(f'policy = "{advice.policy}", tracks = {advice.tracks}', style="bold green"))
     if advice.why:
         out.print(Text(advice.why, style="dim"))
+    if not tried_present:
+        now = _run(recording.declared.policy, recording.declared.tracks)
+        out.print(Text(f"what you have, {now}, was not among them", style="dim"))
     if tell_command and not same:
         out.print(Text("`penstock tune --write` sets what it finds best in penstock.toml", style="dim"))
 

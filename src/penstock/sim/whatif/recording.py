@@ -144,9 +144,12 @@ def record(log: Iterable[tuple[int, Event]]) -> Recording:
                 upkeep.append(event.seconds)
             else:
                 updates += 1
-                found = seen.setdefault(job.table, _Seen())
-                found.took = [*found.took[-_LAST:], (job.amount, event.seconds, together)]
-                _note(found, job, event.publications, contents)
+                # What a group takes is known of the group.
+                found = seen.setdefault(state.graph.updated_as.get(job.table, job.table), _Seen())
+                amount = sum(each.amount for each in job.each)
+                found.took = [*found.took[-_LAST:], (amount, event.seconds, together)]
+                for each in job.each:
+                    _note(seen.setdefault(each.table, _Seen()), each, event.publications, contents)
         state.apply(event, number)
         watch.saw(state, event)
     if declared is None or not arrivals:

@@ -117,11 +117,11 @@ class Replay(Driver):
         job = command.job
         seconds = self.recording.upkeep_s
         if job.kind != "upkeep":
-            luck = self.recording.luck.get(self.like.get(job.table, job.table), (1.0,))
-            first = self.controller.state.graph.grouped_with(job.table)[0]
-            seconds = self.costs[first].expected_s(sum(each.amount for each in job.each)) * self._draw[
-                job.table
-            ].choice(luck)
+            # What a group takes is known of the group.
+            known = self.controller.state.graph.updated_as[job.table]
+            luck = self.recording.luck.get(self.like.get(known, known), (1.0,))
+            seconds = self.costs[known].expected_s(sum(each.amount for each in job.each))
+            seconds *= self._draw[known].choice(luck)
         seconds *= self.crowding.factor(len(self.controller.state.busy))
         seconds *= self.changes.slowness(now_us - self.recording.start_us)
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
