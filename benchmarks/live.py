@@ -32,8 +32,8 @@ from penstock.sim.whatif.change import Changes, Slowdown
 from penstock.sim.whatif.recording import Recording, record
 from penstock.sim.whatif.replay import Replay
 
-# Of each run.
-SECONDS = float(os.environ.get("PENSTOCK_LIVE_SECONDS", "40"))
+# Of each run. After half as long the policies have hardly parted: the first files find every track free.
+SECONDS = float(os.environ.get("PENSTOCK_LIVE_SECONDS", "80"))
 ROUNDS = int(os.environ.get("PENSTOCK_LIVE_ROUNDS", "3"))
 PARTS = os.environ.get("PENSTOCK_LIVE_PARTS", "slow,cut").split(",")
 # Before them: the history is loaded, costs are learned, and the JVM compiles what is run often. That takes two minutes.
@@ -42,9 +42,9 @@ WARM_S = float(os.environ.get("PENSTOCK_LIVE_WARM", "120"))
 # machine is slower.
 SPEED = float(os.environ.get("PENSTOCK_LIVE_SPEED", "25"))
 SLOWER, SLOW_FROM, SLOW_TO = 2.5, 0.15, 0.65
-# Longer than the runs above, and slower: an outage is one after three periods.
+# Slower than the runs above: an outage is one after three periods.
 CUT_SPEED = float(os.environ.get("PENSTOCK_LIVE_CUT_SPEED", "10"))
-CUT_SECONDS = 1.5 * SECONDS
+CUT_SECONDS = 0.75 * SECONDS
 CUT_FROM, CUT_TO = 0.05, 0.6
 DEFAULT = RunConfig().policy
 IMMEDIATE = "immediate"
