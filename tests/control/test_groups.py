@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 
+from penstock.control.building import build_job
 from penstock.control.events import Job, Publication, UpdateFinished, WarehouseDeclared
 from penstock.control.guarantees import guarantees
 from penstock.model.graph import Graph
+from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from penstock.scheduling.placement.base import recurring
@@ -114,3 +116,44 @@ def test_the_adaptive_policy_follows_a_group_as_one() -> None:
 def test_nothing_is_lost_under_policies_that_plan(policy: str, seed: int) -> None:
     rng = Random(seed)
     released(Scenario(seed, asking=rng.random() < 0.3, warehouse=grouped(rng), policy=find_policy(policy)))
+
+
+def load_days(bench: Bench, count: int) -> list[tuple[int, int]]:
+    """The base table gets so many days at once."""
+    days = [(DAY_1 + n * DAY_US, DAY_1 + (n + 1) * DAY_US) for n in range(count)]
+    bench.file("one", size=1000 * count)
+    job = bench.start("base")
+    bench.snapshot += 1
+    whole = PartitionSet.of(*days).intervals
+    found = Publication("base", bench.snapshot, True, whole, days[-1][1], None, DAY_1, size_bytes=1000 * count)
+    bench.emit(UpdateFinished(bench.later(), job.id, job.table, (found,), 1.0))
+    return days
+
+
+def test_long_work_of_a_group_is_cut_as_that_of_a_table() -> None:
+    """By the cost of the group, each table; what a part of it reads is not what all of it would."""
+    bench = Bench([F], [BASE, *VIEWS], 2)
+    bench.emit(WarehouseDeclared(bench.later(), (F,), (BASE, *VIEWS), 2, "max-benefit / chop=2"))
+    load_days(bench, 20)
+    state = bench.controller.state
+    state.cost_of("a").alpha_s, state.cost_of("a").beta_s = 1.0, 0.01
+    whole = {name: bench[name].amount for name in "abc"}
+    job = bench.start()
+    assert [one.table for one in job.each] == ["a", "b", "c"]
+    lengths = {one.table: sum(piece.end_us - piece.start_us for piece in one.pieces) // DAY_US for one in job.each}
+    assert len(set(lengths.values())) == 1 and lengths["a"] < 20
+    for one in job.each:
+        assert one.amount == pytest.approx(whole[one.table] * lengths[one.table] / 20)
+        assert one.expected_s == pytest.approx(1.0 + 0.01 * sum(each.amount for each in job.each))
+        assert bench[one.table].amount == pytest.approx(whole[one.table] - one.amount)
+
+
+def test_a_group_takes_as_little_as_it_is_told() -> None:
+    bench = Bench([replace(F, period_us=DAY_US)], [BASE, *VIEWS], 2)
+    days = load_days(bench, 20)
+    state = bench.controller.state
+    assert bench.controller.decide(bench.now)
+    job = build_job(state, bench["a"], bench.controller.ready["a"], 9, take=2)
+    for one in job.each:
+        assert [(piece.start_us, piece.end_us) for piece in one.pieces] == [(days[0][0], days[1][1])]
+        assert one.complete_us == days[1][1] and one.amount == pytest.approx(bench[one.table].amount / 10)

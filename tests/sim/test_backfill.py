@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_nor_where_costs_are_learned_from_updates_that_are_all_alike() -> None:
         assert not any(table.needs for table in simulation.controller.state.tables.values())
     assert mean[True] < 1.15 * mean[False]
     assert max(took for _, name, _, took in simulation.trace if name == "hourly") < 600 * 10**6  # of 1,450 s in all
+
+
+@pytest.mark.parametrize("costs", ["known", "learned"])
+def test_nor_where_the_views_are_a_group(costs: Literal["known", "learned"]) -> None:
+    """Three views that are one job, made again for eight hours: it is cut as a table's would be."""
+    mean = {}
+    for backfill in (False, True):
+        plain = campaign(backfill)
+        views = tuple(SimTable(name, ("orders",), alpha_s=1, beta=0.03, group="g") for name in ("u", "v", "w"))
+        scenario = replace(plain, tables=(*plain.tables[:-2], *views), costs=costs)
+        simulation = Simulation(scenario, find_policy(DEFAULT), 1, trace=True)
+        stale = simulation.run().staleness_s
+        mean[backfill] = sum(stale[f"short{n}"] for n in range(6)) / 6
+        assert not any(table.needs for table in simulation.controller.state.tables.values())
+    assert mean[True] < 1.15 * mean[False]
+    assert max(took for _, name, _, took in simulation.trace if name in "uvw") < 600 * 10**6  # of 1,740 s in all
 
 
 def test_without_chopping_its_own_views_would_wait_for_it() -> None:

@@ -37,8 +37,11 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
         )
     members = [state.tables[name] for name in state.graph.grouped_with(spec.name)]
     if len(members) > 1:
-        jobs = [_derive(state, member, identity, ready, None) for member in members if member.needs]
-        # Its own time is that of the group; the amounts are each table's own.
+        parts = [part for member in members if member.needs and (part := ready_job(state, member, take=take))]
+        # The time is that of the group; the amounts are each table's own.
+        takes = state.cost_of(spec.name).expected_s(sum(part.amount for part in parts))
+        each = [part._replace(expected_s=takes) for part in parts]
+        jobs = [_derive(state, state.tables[part.table], identity, part, take) for part in each]
         return replace(jobs[0], beside=tuple(jobs[1:]))
     return _derive(state, table, identity, ready, take)
 
@@ -57,7 +60,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         edge_us=table.seen_us if flows else None,
         complete_us=complete_us,
         reflects=_reflects(state, table, pieces, complete_us if flows else END_US),
-        amount=ready.amount if spec.group is None else table.amount,
+        amount=ready.amount,
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
     )

@@ -33,7 +33,9 @@ def modulation(state: State, table: TableState) -> Modulation:
     if state.updates != "demand" or not state.demand.counts:
         return Modulation()
     name = table.table.name
-    return _modulator(state.graph).modulation(state.demand, name, _usual_s(table), state.demand_us, state.pressure)
+    return _modulator(state.graph).modulation(
+        state.demand, name, state.cost_of(name).usual_s, state.demand_us, state.pressure
+    )
 
 
 def _stretched(state: State, table: TableState) -> int:
@@ -43,17 +45,13 @@ def _stretched(state: State, table: TableState) -> int:
     if not wanted or table.table.fixed:
         return 0
     own = _modulator(state.graph)
-    return min(wanted, own.longest_gap_us(name, _usual_s(table))) if own.is_targeted(name) else wanted
+    return min(wanted, own.longest_gap_us(name, state.cost_of(name).usual_s)) if own.is_targeted(name) else wanted
 
 
 def _said(gap_us: int) -> str:
     if gap_us >= END_US:
         return "the policy of queries defers its updates until more is read than updated; what comes is merged"
     return f"the policy of queries has it updated at most every {format_duration(gap_us)}; what comes between is merged"
-
-
-def _usual_s(table: TableState) -> float:
-    return table.cost.expected_s(table.cost.x / table.cost.weight if table.cost.weight else 0.0)
 
 
 def deferred_until(state: State, table: TableState) -> int | None:
@@ -70,7 +68,7 @@ def deferred_until(state: State, table: TableState) -> int | None:
     own = _modulator(state.graph)
     if not own.is_targeted(table.table.name):
         return END_US
-    cost = state.tables[state.graph.updated_as[table.table.name]].cost
+    cost = state.cost_of(table.table.name)
     return table.last.started_us + own.longest_gap_us(table.table.name, cost.expected_s(table.amount))
 
 

@@ -33,6 +33,7 @@ def _together(first: TableState, jobs: Sequence[ReadyJob]) -> ReadyJob:
     weight = sum(job.inherited for job in jobs)
     late = sum(job.late for job in jobs)
     amount = sum(job.amount for job in jobs)
+    cost = first.cost
     awaited = [job.awaited_us for job in jobs if job.awaited_us is not None]
     return ReadyJob(
         table=first.table.name,
@@ -45,8 +46,9 @@ def _together(first: TableState, jobs: Sequence[ReadyJob]) -> ReadyJob:
         late_since_us=sum(job.late * job.late_since_us for job in jobs) // late if late else 0,
         history_weight=max(job.history_weight for job in jobs),
         amount=amount,
-        expected_s=first.cost.expected_s(amount),
+        expected_s=cost.expected_s(amount),
         awaited_us=min(awaited, default=None),
+        start_up_s=cost.expected_s(0.0),
     )
 
 

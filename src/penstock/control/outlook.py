@@ -36,8 +36,7 @@ class LearnedOutlook:
 
     def start_up_s(self, table: str) -> float:
         """What an update takes however little it has to do."""
-        cost = self._state.tables[self._state.graph.updated_as[table]].cost
-        return min(cost.alpha_s, self.period_cost_s(table))
+        return min(self._state.cost_of(table).alpha_s, self.period_cost_s(table))
 
     def changed_since(self, version: int) -> Iterable[str] | None:
         if version < self._declared:
@@ -67,5 +66,5 @@ class LearnedOutlook:
             self._told[table] = cost
 
     def _costs_s(self, table: str) -> tuple[float, float]:
-        cost = self._state.tables[table].cost
+        cost = self._state.cost_of(table)
         return step_s(cost.usual_s), cost.longest_s

@@ -104,6 +104,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
             late += count
             late_total += count * piece.need.at_us
     deadline = _asked_by(state, pieces)
+    cost = state.cost_of(name)
     # A table without time has no edge: what it waits for is all there is to its staleness. And what is to be done by a
     # certain time is worth no less than the edge.
     full = not state.graph.flows[name] or deadline < END_US
@@ -119,9 +120,9 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         late_since_us=late_total // late if late else 0,
         history_weight=1.0 if full else spec.history_weight,
         amount=amount,
-        expected_s=table.cost.expected_s(amount),
+        expected_s=cost.expected_s(amount),
         awaited_us=_awaited_until(state, table, pieces),
-        start_up_s=table.cost.expected_s(0.0),
+        start_up_s=cost.expected_s(0.0),
     )
 
 
@@ -277,7 +278,9 @@ def most_at_once(state: State, table: TableState, pending: int, amount: float, t
     if take is not None:
         limits.append(_filled(state, spec, take))
     if (chop := state.chops.get(spec.name)) is not None:
-        worth = _worth_a_start(table.cost, pending, amount)
+        # The tables of a group share one start.
+        parts = max(1, sum(bool(state.tables[name].needs) for name in state.graph.grouped_with(spec.name)))
+        worth = _worth_a_start(state.cost_of(spec.name), pending, amount, parts)
         if worth is not None:
             limits.append(max(worth, _filled(state, spec, chop)))
     return min(limits, default=None)
@@ -288,11 +291,11 @@ def _filled(state: State, spec: Table, periods: float) -> int:
     return max(1, int(periods * state.graph.periods_us[spec.name]) // (spec.grain.shift(start, 1) - start))
 
 
-def _worth_a_start(cost: CostModel, pending: int, amount: float) -> int | None:
+def _worth_a_start(cost: CostModel, pending: int, amount: float, parts: int) -> int | None:
     """So many of the pending partitions that their data take much longer than a start; None if all do not."""
     start_up_s = cost.expected_s(0.0)
     each_s = (cost.expected_s(amount) - start_up_s) / pending
-    needed_s = WORTH_A_START * start_up_s
+    needed_s = WORTH_A_START * start_up_s / parts
     return ceil(needed_s / each_s) if each_s * pending > needed_s else None
 
 

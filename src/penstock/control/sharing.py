@@ -34,9 +34,8 @@ class Below:
 
 
 def run_time(state: State, name: str) -> Duration:
-    cost = state.tables[name].cost
-    usual = cost.x / cost.weight if cost.weight else 0.0
-    return Duration.learned(cost.expected_s(usual), cost.spread_s)
+    cost = state.cost_of(name)
+    return Duration.learned(cost.usual_s, cost.spread_s)
 
 
 def below(state: State, name: str) -> Below | None:

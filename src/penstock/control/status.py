@@ -96,7 +96,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         quarantined_rows=table.counts.quarantined_rows,
         quarantined_files=sum(found.feed == spec.feed for found in state.quarantine.values()) if spec.feed else 0,
         rewritten_files=state.rewritten.get(spec.feed, 0) if spec.feed else 0,
-        expected_s=table.cost.expected_s(table.amount),
+        expected_s=state.cost_of(spec.name).expected_s(table.amount),
     )
 
 

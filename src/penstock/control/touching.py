@@ -94,7 +94,7 @@ def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate
 
     def cost(step: Step) -> Estimate:
         table = made_by(state, step.table)
-        return AT_ONCE if _is_under_way(state, table, refreshed) else _cost(table)
+        return AT_ONCE if _is_under_way(state, table, refreshed) else _cost(state, table)
 
     return span(state.graph, steps, cost, free or (0.0,), left)
 
@@ -111,8 +111,8 @@ def _is_under_way(state: State, table: TableState, refreshed: Set[str]) -> bool:
     return not any(edge.source in refreshed and edge.source != name for edge in state.graph.into[name])
 
 
-def _cost(table: TableState) -> Estimate:
-    cost = table.cost
+def _cost(state: State, table: TableState) -> Estimate:
+    cost = state.cost_of(table.table.name)
     usual = cost.x / cost.weight if cost.weight else 0.0
     expected = cost.expected_s(max(table.amount, usual))
     return Estimate(expected, max(cost.spread_s, 0.2 * expected))

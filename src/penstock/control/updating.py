@@ -111,7 +111,7 @@ class Updating(Backfilling, Filing):
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         if job.table == event.table:
-            self._cost(job).observe(sum(each.amount for each in job.each), event.seconds)
+            self.cost_of(job.table).observe(sum(each.amount for each in job.each), event.seconds)
             self.worked_s += event.seconds
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
@@ -133,9 +133,9 @@ class Updating(Backfilling, Filing):
         if self.requests:
             self._made_for_requests(state, job, event.at_us)
 
-    def _cost(self, job: Job) -> CostModel:
-        """What a group takes is known of the group."""
-        return self.tables[self.graph.updated_as[job.table]].cost
+    def cost_of(self, name: str) -> CostModel:
+        """What updates of a table take; those of a group are known of the group, and those of a flow of its leader."""
+        return self.tables[self.graph.updated_as[name]].cost
 
     def _note(self, event: UpdateFinished | UpdateFailed) -> None:
         """An end that the policy has not seen yet."""
@@ -279,7 +279,7 @@ class Updating(Backfilling, Filing):
             return
         job = running.job
         if job.table == event.table:
-            self._cost(job).observe_failure(sum(each.amount for each in job.each), event.seconds)
+            self.cost_of(job.table).observe_failure(sum(each.amount for each in job.each), event.seconds)
             self.worked_s += event.seconds
         state.error = event.error
         state.attempt += 1

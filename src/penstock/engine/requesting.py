@@ -209,7 +209,7 @@ class Requesting:
                 if spec.leader is not None:
                     jobs = size = 0  # its leader's jobs make it, too
                 group = found.state.graph.updated_as[each.table]
-                cost = found.state.tables[group].cost
+                cost = found.state.cost_of(each.table)
                 begun = group in started  # each job of a group starts once
                 started.add(group)
                 why = tuple(dict.fromkeys(found.reasons[number - 1].what for number in each.requests))

@@ -45,7 +45,7 @@ class Steered:
                 lambda state: Steering(
                     self._policy.policy,
                     state.graph,
-                    {name: table.cost.expected_s(table.amount) for name, table in state.tables.items()},
+                    {name: state.cost_of(name).expected_s(table.amount) for name, table in state.tables.items()},
                     self._weights,
                     self._lanes,
                     now_us,
