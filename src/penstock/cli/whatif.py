@@ -309,15 +309,9 @@ def _say_advice(
 ) -> None:
     tried_present = recording.declared.policy in names and recording.declared.tracks in counts
     same = (advice.policy, advice.tracks) == (recording.declared.policy, recording.declared.tracks)
-    verb = (
-        "Keep"
-        if same
-        else "Choose"
-        if tried_present
-        else "Of these, choose"
-        if len(names) * len(counts) > 1
-        else "Tried only"
-    )
+    verb = "Keep" if same else "Choose"
+    if not tried_present:
+        verb = "Of these, choose" if len(names) * len(counts) > 1 else "Tried only"
     out.print(f"\n[bold]{verb}[/] ", end="")
     out.print(Text(f'policy = "{advice.policy}", tracks = {advice.tracks}', style="bold green"))
     if advice.why:

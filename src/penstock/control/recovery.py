@@ -81,7 +81,7 @@ def _expected_ends(state: State, lags: dict[str, int], now_us: int) -> dict[str,
         behind.setdefault(known[name], []).append(name)
     if costs.unknown & behind.keys():
         return {}
-    shares = {name: costs.cost_us[name] / graph.periods_us[name] for name in graph.updated_with}
+    shares = {name: costs.cost_us[name] / period for name, period in graph.updated_every_us.items()}
     spare = state.tracks - sum(shares.values())
     if spare <= 0:
         return {}

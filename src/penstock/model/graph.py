@@ -106,6 +106,13 @@ class Graph:
         return {name: tuple(others) for name, others in found.items()}
 
     @cached_property
+    def updated_every_us(self) -> dict[str, int]:
+        """The period of each update that is planned: the shortest of the tables that it makes."""
+        return {
+            name: min(self.periods_us[each] for each in (name, *others)) for name, others in self.updated_with.items()
+        }
+
+    @cached_property
     def rank(self) -> dict[str, int]:
         """Of each table its place in the order: each comes after all that it is made from."""
         return {name: place for place, name in enumerate(self.order)}

@@ -255,10 +255,7 @@ class Scenario:
     @property
     def utilisation(self) -> float:
         """The load that is offered if every batch is loaded on its own, as a part of all tracks."""
-        graph = self.graph
-        periods = {
-            name: min(graph.periods_us[each] for each in graph.grouped_with(name)) for name in graph.updated_with
-        }
+        periods = self.graph.updated_every_us
         return sum(self.costs_s[name] * SECOND_US / period for name, period in periods.items()) / self.tracks
 
 

@@ -65,8 +65,7 @@ def recurring(graph: Graph, outlook: Outlook) -> list[Recurring]:
 
 
 def recurs(graph: Graph, outlook: Outlook, name: str) -> Recurring:
-    period_us = min(graph.periods_us[each] for each in (name, *graph.updated_with[name]))
-    return Recurring(name, period_us / SECOND_US, outlook.period_cost_s(name))
+    return Recurring(name, graph.updated_every_us[name] / SECOND_US, outlook.period_cost_s(name))
 
 
 def upkeep(situation: Situation, job: ReadyJob, free: list[int]) -> tuple[Start, ...]:

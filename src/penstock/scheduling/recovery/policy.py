@@ -227,8 +227,8 @@ def model_of(
         Task(
             name,
             costs_us[name],
-            min(graph.periods_us[each] for each in graph.grouped_with(name)),
-            min(graph.periods_us[each] for each in graph.grouped_with(name)),
+            graph.updated_every_us[name],
+            graph.updated_every_us[name],
             priority=sum(graph.inherited[each] for each in graph.grouped_with(name)),
             reserved=not some or any(graph.tables[each].guarantee for each in graph.grouped_with(name)),
         )
