@@ -81,7 +81,7 @@ class Arrivals:
     def _listed(self, pattern: str) -> list[tuple[int, str, os.stat_result]]:
         """Files that match, oldest first."""
         found = []
-        for path in glob.iglob(str(self._folder / pattern), recursive=True):
+        for path in glob.iglob(str(Path(glob.escape(str(self._folder)), pattern)), recursive=True):
             name = path.rsplit("/", 1)[-1]
             if _UNFINISHED.search(name):
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from sqlalchemy import Connection
 
 from penstock.control.events import FeedFile
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.links import Links
 from penstock.engine.load import infer_schema
 from penstock.model.schema import Schema, ddl, parse_ddl
 from penstock.store import schema as tables
@@ -60,7 +62,13 @@ class FeedSchemas:
                 .limit(20)
             )
             files = [FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in rows]
-        schema = infer_schema(session, declaration, self._warehouse.declarations.folder, files)
+        folder = self._warehouse.declarations.folder
+        links = Links(self._warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
+        try:
+            paths = links.to([folder / file.uri for file in files], f".{declaration.config.format}")
+            schema = infer_schema(session, declaration, paths)
+        finally:
+            links.clear()
         with self._store.write() as conn:
             self._store.set_fact(conn, fact_name(feed), ddl(schema))
         return schema

@@ -6,6 +6,7 @@ loading. The look also gives the checksum by which a file is known.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import csv
 import gzip
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.declare.config import FeedConfig
+from penstock.engine.links import compression
 from penstock.model.schema import Schema
 
 _CHUNK = 1 << 20
@@ -64,7 +66,8 @@ def header_of(path: Path, config: FeedConfig) -> tuple[str, ...]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    opened = {"": open, ".gz": gzip.open, ".bz2": bz2.open}[compression(path)]
+    return opened(path, "rb")  # type: ignore[operator,no-any-return]
 
 
 def _read_text(path: Path, encoding: str) -> tuple[str, str]:
@@ -90,8 +93,8 @@ def _read_text(path: Path, encoding: str) -> tuple[str, str]:
         raise Malformed(f"cannot be read: {error}") from None
     if "\0" in first[:4096]:
         raise Malformed("holds binary data, expected text")
-    # gzip reads another content than the file's bytes; the name by which a file is known is that of its bytes.
-    return digest.hexdigest()[:32] if path.suffix != ".gz" else checksum_of(path), first.split("\n", 1)[0].rstrip("\r")
+    # What is compressed has another content than the file's bytes; a file is known by those.
+    return digest.hexdigest()[:32] if not compression(path) else checksum_of(path), first.split("\n", 1)[0].rstrip("\r")
 
 
 def _look_at_csv(first: str, config: FeedConfig, schema: Schema | None) -> tuple[str, ...]:

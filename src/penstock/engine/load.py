@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
@@ -19,12 +18,14 @@ from penstock.control.events import FeedFile
 from penstock.declare.api import FeedDeclaration
 from penstock.declare.warehouse import Definition
 from penstock.engine.inspect import header_of
+from penstock.engine.links import Links
 from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
 
 CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"
+TAG = "_penstock_n"
 QUARANTINE: Schema = (
     Column("file", "string"),
     Column("line", "bigint"),
@@ -42,20 +43,25 @@ class FeedReader:
     feed: FeedDeclaration
     schema: Schema
     folder: Path
+    links: Links
 
-    def frame(self, session: SparkSession, files: Sequence[FeedFile]) -> DataFrame:
-        """Rows of the files with the declared columns, and for text formats what could not be parsed."""
+    def frame(self, session: SparkSession, files: Sequence[FeedFile], *, tagged: bool = False) -> DataFrame:
+        """Rows of the files with the declared columns, and for text formats what could not be parsed. With a tag, each
+        row says in `_penstock_n` from which of the files it is, counted from 0."""
+        paths = self._paths(files)
         if self.feed.config.format == "parquet":
-            paths = [self._path(file) for file in files]
-            return session.read.schema(ddl(self.schema)).parquet(*paths)
+            rows = session.read.schema(ddl(self.schema)).parquet(*paths)
+            return _tagged(rows) if tagged else rows
         # CSV columns go by position, so files whose header has another order are read by themselves.
         groups: dict[tuple[str, ...], list[str]] = {}
-        for file in files:
-            groups.setdefault(self._order(file), []).append(self._path(file))
-        return reduce(DataFrame.unionAll, (self._text_frame(session, order, paths) for order, paths in groups.items()))
+        for file, path in zip(files, paths, strict=True):
+            groups.setdefault(self._order(file), []).append(path)
+        parts = (self._text_frame(session, order, some, tagged) for order, some in groups.items())
+        return reduce(DataFrame.unionAll, parts)
 
-    def _path(self, file: FeedFile) -> str:
-        return str(self.folder / file.uri)
+    def _paths(self, files: Sequence[FeedFile]) -> list[str]:
+        """Where Spark finds the files. The n-th is called n there."""
+        return self.links.to([self.folder / file.uri for file in files], f".{self.feed.config.format}")
 
     def _order(self, file: FeedFile) -> tuple[str, ...]:
         if self.feed.config.format != "csv":
@@ -76,9 +82,10 @@ class FeedReader:
             options = {"header": "true", **options}
         return options | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
-    def _text_frame(self, session: SparkSession, order: tuple[str, ...], paths: list[str]) -> DataFrame:
+    def _text_frame(self, session: SparkSession, order: tuple[str, ...], paths: list[str], tagged: bool) -> DataFrame:
         reader = session.read.schema(self._ordered(order)).options(**self._options())
         rows = reader.csv(paths) if self.feed.config.format == "csv" else reader.json(paths)
+        rows = _tagged(rows) if tagged else rows
         if not order or order == tuple(column.name for column in self.schema):
             return rows
         # Files from before a column was declared do not have it.
@@ -86,7 +93,7 @@ class FeedReader:
             quoted(column.name) if column.name in order else f"cast(null as {column.type}) as {quoted(column.name)}"
             for column in self.schema
         )
-        return rows.selectExpr(*columns, CORRUPT)
+        return rows.selectExpr(*columns, CORRUPT, *([TAG] if tagged else []))
 
     def reason(self, arrived_us: int) -> str:
         """Why a row is refused, as SQL; null for a good one."""
@@ -121,16 +128,15 @@ class FeedReader:
         if len(files) == 1:
             return list(files)
         rows = (
-            self.frame(session, files)
+            self.frame(session, files, tagged=True)
             .withColumn(REASON, F.expr(self.reason(arrived_us)))
             .where(f"{REASON} is not null")
         )
-        found = {unquote(urlsplit(row[0]).path) for row in rows.select(F.input_file_name()).distinct().collect()}
-        return [file for file in files if self._path(file) in found] or list(files)
+        return [files[row[0]] for row in rows.select(TAG).distinct().orderBy(TAG).collect()] or list(files)
 
     def _refused(self, session: SparkSession, file: FeedFile, arrived_us: int) -> DataFrame:
         config = self.feed.config
-        path = self._path(file)
+        (path,) = self._paths([file])
         if config.format == "parquet":
             rows = session.read.schema(struct_of(self.schema)).parquet(path)
             rows = rows.withColumn("line", F.col("_metadata.row_index") + 1)
@@ -154,14 +160,18 @@ class FeedReader:
         return rows.select(F.lit(file.uri).alias("file"), "line", "reason", "row")
 
 
+def _tagged(rows: DataFrame) -> DataFrame:
+    name = rows.metadataColumn("_metadata").getField("file_name")
+    return rows.withColumn(TAG, F.substring_index(name, ".", 1).cast("int"))
+
+
 def _text(value: str) -> str:
     """A string literal of Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def infer_schema(session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile]) -> Schema:
+def infer_schema(session: SparkSession, feed: FeedDeclaration, paths: list[str]) -> Schema:
     """The columns of a feed that declares none, from its first files. They are then fixed."""
-    paths = [str(folder / file.uri) for file in files[:20]]
     options = {key: str(value) for key, value in feed.config.options.items()}
     reader = session.read
     if feed.config.format == "parquet":

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.engine.leftovers import delete_files, remove_if_empty
+from penstock.engine.links import plain
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
 from penstock.model.partitions import PartitionSet
@@ -133,7 +134,7 @@ def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size
     task: then nothing that follows has to be shuffled."""
     if not paths:
         return session.createDataFrame([], struct_of(schema))
-    frame = session.read.schema(ddl(schema)).parquet(*paths)
+    frame = session.read.schema(ddl(schema)).parquet(*map(plain, paths))
     return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
 
 

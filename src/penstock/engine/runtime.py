@@ -8,6 +8,7 @@ just appends an event), so that the state of the core is always the fold of what
 from __future__ import annotations
 
 import queue
+import shutil
 import threading
 import uuid
 from collections.abc import Callable
@@ -131,6 +132,7 @@ class Runtime:
         root = Path(self.catalogue.data_path)
         delete_files(left, root)
         tidy(root)
+        shutil.rmtree(self.warehouse.declarations.state_folder / "reading", ignore_errors=True)
         self._delete(scheduled)
 
     def _delete(self, paths: list[str]) -> None:

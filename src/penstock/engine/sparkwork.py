@@ -4,6 +4,7 @@ own, so that temporary views of jobs that run side by side never meet."""
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
+from penstock.engine.links import Links
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.engine.shared import SharedReads, shared_sources
@@ -62,6 +64,8 @@ class SparkWork:
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
         self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept(), watched or Watched())
+        # Where Spark finds delivered files, while a job reads them.
+        self._links = Links(warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         # What several tables of a group read, while they are made.
         self._shared: SharedReads | None = None
 
@@ -76,6 +80,8 @@ class SparkWork:
         except BaseException:
             self._discard(job.table, definition, folder)
             raise
+        finally:
+            self._links.clear()
 
     @contextmanager
     def together(self, job: Job) -> Iterator[None]:
@@ -115,7 +121,7 @@ class SparkWork:
         feed = self.warehouse.feeds[definition.table.feed or ""]
         schema = self.schema_of_feed(feed.name)
         assert schema is not None
-        return FeedReader(feed, schema, self.warehouse.declarations.folder)
+        return FeedReader(feed, schema, self.warehouse.declarations.folder, self._links)
 
     def _load(self, job: Job, definition: Definition, folder: str) -> Computed:
         reader = self._reader(definition)

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, not_, or_, select, update
+from sqlalchemy import URL, Connection, Engine, create_engine, delete, func, insert, not_, or_, select, update
 from sqlalchemy import event as sa_event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -36,7 +36,9 @@ class Fenced(StoreError):
 
 def connect(url: str) -> Engine:
     """An engine with the settings that the log needs."""
-    parsed = make_url(url)
+    # The path of a file may have any character, so it is not taken for a part of a URL.
+    file = url.startswith("sqlite:///")
+    parsed = URL.create("sqlite", database=url.removeprefix("sqlite:///")) if file else make_url(url)
     if parsed.get_backend_name() == "sqlite":
         if parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
