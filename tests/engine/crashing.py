@@ -399,10 +399,7 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     point = Points()
     folder = tmp_path / "project"
     write_project(folder, PROJECT)
-    for name in ("struct_of", "ddl"):
-        monkeypatch.setattr(rows, name, lambda schema: schema)
-    monkeypatch.setattr(derive, "DataFrame", duckspark.Frame)
-    monkeypatch.setattr(sparkwork, "base_rows", _base_rows)
+    without_spark(monkeypatch)
     monkeypatch.setattr(sparkwork, "WORTH_MERGING", 2)
     monkeypatch.setattr(readiness, "SMALL_FILES", 3)
     monkeypatch.setattr(runtime, "SNAPSHOT_EVERY", 10)
@@ -410,6 +407,14 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     for name in ("unlink", "rmdir"):
         monkeypatch.setattr(Path, name, _pointed(point, name, getattr(Path, name)))
     return Site(folder, point)
+
+
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's own code, with DuckDB in the place of Spark."""
+    for name in ("struct_of", "ddl"):
+        monkeypatch.setattr(rows, name, lambda schema: schema)
+    monkeypatch.setattr(derive, "DataFrame", duckspark.Frame)
+    monkeypatch.setattr(sparkwork, "base_rows", _base_rows)
 
 
 def _pointed(point: Points, name: str, function: Callable[..., None]) -> Callable[..., None]:

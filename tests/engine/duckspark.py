@@ -32,6 +32,8 @@ SPARK = {str(kind): name for name, kind in ARROW.items()} | {"large_string": "st
 MACROS = (
     "unix_micros(t) AS epoch_us(t)",
     "timestamp_micros(n) AS make_timestamptz(n)",
+    "timestamp_seconds(n) AS make_timestamptz((n * 1000000)::BIGINT)",
+    "unix_seconds(t) AS epoch_us(t) // 1000000",
     "pmod(a, b) AS ((a % b) + b) % b",
     "from_utc_timestamp(t, zone) AS t",
     "to_utc_timestamp(t, zone) AS t",
@@ -203,12 +205,17 @@ class Session:
         return Frame(self, _arrow_schema(schema).empty_table())
 
     def sql(self, sql: str, args: Any = None) -> Frame:
-        assert not args
+        for name, moment in (args or {}).items():
+            sql = re.sub(rf":{name}\b", f"TIMESTAMPTZ '{moment.isoformat()}'", sql)
         rows = self.connection.execute(duck(sql)).to_arrow_table()
-        # DuckDB adds up whole numbers in 128 bits, Spark in 64.
-        wide = pa.decimal128(38, 0)
-        narrow = pa.schema([(f.name, pa.int64() if f.type == wide else f.type) for f in rows.schema])
-        return Frame(self, rows.cast(narrow))
+        return Frame(self, rows.cast(pa.schema([(field.name, _narrow(field.type)) for field in rows.schema])))
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    """DuckDB adds up whole numbers in 128 bits, Spark in 64; and its times have the session's zone."""
+    if kind == pa.decimal128(38, 0):
+        return pa.int64()
+    return ARROW["timestamp"] if pa.types.is_timestamp(kind) and kind.tz else kind
 
 
 def _arrow_schema(schema: Schema) -> pa.Schema:
@@ -228,5 +235,7 @@ def delivered(session: Session, kind: str, paths: Sequence[str], schema: Schema)
     columns = "{" + ", ".join(f"'{column.name}': '{names[column.type]}'" for column in schema) + "}"
     files = "[" + ", ".join(f"'{path}'" for path in paths) + "]"
     if kind == "csv":
-        return session.sql(f"SELECT * FROM read_csv({files}, header = true, columns = {columns})")
+        return session.sql(
+            f"SELECT * FROM read_csv({files}, header = true, columns = {columns}, auto_detect = false, delim = ',', quote = '\"', escape = '\"')"
+        )
     return session.sql(f"SELECT * FROM read_json({files}, format = 'newline_delimited', columns = {columns})")

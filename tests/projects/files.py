@@ -1,0 +1,115 @@
+"""Delivered files: how rows are written in each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.projects.calendar import local, moment
+
+Row = Sequence[Any]
+
+ARROW = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "decimal(10,2)": pa.decimal128(10, 2),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def time_text(us: int, style: str, zone: str) -> str:
+    """An instant as text: in UTC, with the zone's offset, or without any, as clocks of the zone show it."""
+    fraction = us % 1_000_000
+    if style == "z":
+        text = f"{moment(us):%Y-%m-%dT%H:%M:%S}"
+        return text + (f".{fraction:06d}" if fraction else "") + "Z"
+    there = local(us, zone)
+    text = f"{there:%Y-%m-%d %H:%M:%S}" + (f".{fraction:06d}" if fraction else "")
+    if style == "naive":
+        return text
+    offset = there.strftime("%z")
+    return f"{text.replace(' ', 'T')}{offset[:3]}:{offset[3:5]}"
+
+
+def _text(value: Any, kind: str, style: str, zone: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, dict):  # what a bad row has there
+        return str(value["raw"])
+    if kind == "timestamp":
+        return time_text(value, style, zone)
+    if kind == "boolean":
+        return "true" if value else "false"
+    return str(value)
+
+
+def _json(value: Any, kind: str, style: str, zone: str) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return value["raw"]
+    if kind == "timestamp":
+        return time_text(value, style, zone)
+    if kind == "decimal(10,2)":
+        return float(value)
+    return value
+
+
+def _arrow(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind == "timestamp":
+        return moment(value)
+    if kind == "date":
+        return date.fromisoformat(value)
+    if kind == "timestamp_ntz":
+        return datetime.fromisoformat(value)
+    if kind == "decimal(10,2)":
+        return Decimal(value)
+    return value
+
+
+def content(feed: Mapping[str, Any], zone: str, rows: Sequence[Row]) -> bytes:
+    """The bytes of a file with these rows."""
+    columns = feed["columns"]
+    style = feed.get("style", "z")
+    if feed["format"] == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([name for name, _ in columns])
+        for row in rows:
+            writer.writerow([_text(value, kind, style, zone) for value, (_, kind) in zip(row, columns, strict=True)])
+        return out.getvalue().encode()
+    if feed["format"] == "json":
+        lines = []
+        for row in rows:
+            found = {name: _json(value, kind, style, zone) for value, (name, kind) in zip(row, columns, strict=True)}
+            lines.append(json.dumps(found, ensure_ascii=False) + "\n")
+        return "".join(lines).encode()
+    arrays = [pa.array([_arrow(row[at], kind) for row in rows], ARROW[kind]) for at, (_, kind) in enumerate(columns)]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays, names=[name for name, _ in columns]), sink)
+    return sink.getvalue()
+
+
+def write(path: Path, data: bytes, mtime_s: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(".writing")
+    staged.write_bytes(data)
+    os.utime(staged, (mtime_s, mtime_s))
+    staged.rename(path)

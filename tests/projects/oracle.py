@@ -1,0 +1,317 @@
+"""What every table should hold, computed by DuckDB from the record of delivered rows. Nothing of the product is used.
+
+A table is the recompute of its present declaration over the loaded rows up to its edge. The edge is the one that the product
+claims; whether it may claim that is another question (`play.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb import sqltypes
+
+from tests.projects import calendar
+from tests.projects.files import ARROW, _arrow
+from tests.projects.project import Project, order
+from tests.projects.views import duck_text
+
+Rows = list[tuple[Any, ...]]
+
+STORED = {**ARROW, "timestamp": pa.int64(), "decimal(20,2)": pa.decimal128(20, 2)}
+
+
+class Files:
+    """The record of what was delivered: per feed, each file by name with its last content and when that came."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, dict[str, tuple[int, Sequence[Sequence[Any]]]]] = {}
+        self.count = 0
+        # The newest time that a feed ever had in a good row.
+        self.newest: dict[str, int] = {}
+
+    def came(self, feed: str, file: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.count += 1
+        self.loaded.setdefault(feed, {})[file] = (self.count, rows)
+
+    def gone(self, feed: str, file: str) -> None:
+        self.loaded.get(feed, {}).pop(file, None)
+
+    def in_order(self, feed: str) -> list[Sequence[Sequence[Any]]]:
+        return [rows for _, rows in sorted(self.loaded.get(feed, {}).values(), key=lambda one: one[0])]
+
+
+class Oracle:
+    def __init__(self) -> None:
+        self.con = duckdb.connect(config={"threads": 1})
+        self.zone = "UTC"
+        one: Any = self.con.create_function
+        number = sqltypes.BIGINT
+        for grain in ("minute", "hour", "day", "week", "month"):
+            one(f"trunc_{grain}", self._trunc(grain), [number], number)
+        one("trunc_utc", lambda us, minutes: us - us % (minutes * calendar.MINUTE), [number, number], number)
+        one("local_date", lambda us: calendar.local(us, self.zone).date(), [number], sqltypes.DATE)
+        one("inst_date", lambda day: calendar.midnight(day, self.zone), [sqltypes.DATE], number)
+        one("inst_ntz", lambda naive: calendar.wall(naive, self.zone), [sqltypes.TIMESTAMP], number)
+
+    def _trunc(self, unit: str) -> Any:
+        """As Spark's date_trunc in a session of the zone: by what the clock on the wall shows."""
+
+        def found(us: int) -> int:
+            there = calendar.local(us, self.zone)
+            if unit in ("minute", "hour"):
+                width = calendar.MINUTE if unit == "minute" else calendar.HOUR
+                offset = there.utcoffset()
+                assert offset is not None
+                shown = us + int(offset.total_seconds()) * 1_000_000
+                return us - shown % width
+            return calendar.midnight(calendar._first(there.date(), unit), self.zone)
+
+        return found
+
+    # Tables
+
+    def contents(
+        self, project: Project, files: Files, edges: Mapping[str, int | None]
+    ) -> dict[str, tuple[list[str], Rows]]:
+        """{table: (columns, rows)} of all tables."""
+        self.zone = project["zone"]
+        found = {}
+        for name in order(project):
+            if name in project["tables"]:
+                table = project["tables"][name]
+                columns = table["columns"]
+                if table.get("feed"):
+                    self._base(name, project, table["feed"], table, files)
+                else:
+                    self._derive(name, project, edges)
+            else:
+                feed = project["feeds"][name]
+                columns = feed["columns"]
+                self._base(name, project, name, None, files)
+            found[name] = ([column for column, _ in columns], self._rows(name, columns))
+        return found
+
+    def _rows(self, name: str, columns: Sequence[Sequence[str]]) -> Rows:
+        listed = ", ".join(_quoted(column) for column, _ in columns)
+        return [tuple(plain(v) for v in row) for row in self.con.execute(f"SELECT {listed} FROM o_{name}").fetchall()]
+
+    def _store(self, name: str, columns: Sequence[Sequence[str]], rows: Iterable[Sequence[Any]]) -> None:
+        rows = list(rows)
+        arrays = [
+            pa.array([_stored(row[at], kind) for row in rows], STORED[kind]) for at, (_, kind) in enumerate(columns)
+        ]
+        made = pa.table(arrays, names=[column for column, _ in columns])
+        self.con.register("incoming", made)
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM incoming")
+        self.con.unregister("incoming")
+
+    def _base(self, name: str, project: Project, feed_name: str, table: Mapping[str, Any] | None, files: Files) -> None:
+        feed = project["feeds"][feed_name]
+        grain = table["grain"] if table else feed["settings"].get("partition", "none")
+        time = table["time"] if table else feed["time"]
+        target = f"o_{name}"
+        made = files.in_order(feed_name)
+        if feed["mode"] == "append":
+            self._store("raw", feed["columns"], [row for rows in made for row in rows])
+            self._transformed(target, feed_name, table)
+            return
+        if grain == "none":
+            self._store("raw", feed["columns"], made[-1] if made else [])
+            self._transformed(target, feed_name, table)
+            return
+        # Each partition is what the newest file says that has rows in it.
+        self._store("raw", feed["columns"], [])
+        self._transformed(target, feed_name, table)
+        stated: set[int] = set()
+        for rows in reversed(made):
+            self._store("raw", feed["columns"], rows)
+            self._transformed("one_file", feed_name, table)
+            kind = dict(table["columns"] if table else feed["columns"])[time]
+            at = self._instant(time, kind)
+            starts = {
+                calendar.floor(us, grain, self.zone)
+                for (us,) in self.con.execute(f"SELECT DISTINCT {at} FROM one_file").fetchall()
+            }
+            for start in starts - stated:
+                end = calendar.shift(start, 1, grain, self.zone)
+                self.con.execute(f"INSERT INTO {target} SELECT * FROM one_file WHERE {at} >= {start} AND {at} < {end}")
+            stated |= starts
+
+    def _transformed(self, target: str, feed: str, table: Mapping[str, Any] | None) -> None:
+        text = "SELECT * FROM raw"
+        if table:
+            text = f"WITH {feed} AS (SELECT * FROM raw) SELECT * FROM ({duck_text(table['text'])})"
+        self.con.execute(f"CREATE OR REPLACE TEMP TABLE {target} AS {text}")
+
+    def _instant(self, time: str, kind: str) -> str:
+        time = _quoted(time)
+        return time if kind == "timestamp" else f"inst_{'date' if kind == 'date' else 'ntz'}({time})"
+
+    def _derive(self, name: str, project: Project, edges: Mapping[str, int | None]) -> None:
+        table = project["tables"][name]
+        grain, edge = table["grain"], edges.get(name)
+        text = duck_text(table["text"]).replace("ITSELF", name)
+        reads = {source: self._source(source, project) for source in table["sources"] if source != name}
+        timed = [source for source, (time, _, _) in reads.items() if time is not None]
+        if timed and edge is None:
+            self._make(name, table, None, [])
+            return
+        whole = grain == "none" or not table["time"]
+        spans: dict[str, Any] = {
+            source: None if whole else self._span(table["sources"][source], reads[source][2], grain) for source in reads
+        }
+        at = self._instant(table["time"], dict(map(tuple, table["columns"]))[table["time"]]) if table["time"] else None
+        if table["how"] == "whole" or all(span is None for span in spans.values()):
+            self._make(name, table, self._bound(text, reads, spans, edge, None), [])
+            if not whole and edge is not None and table["settings"].get("update") == "closed":
+                last = calendar.floor(edge, grain, self.zone)
+                self.con.execute(f"DELETE FROM o_{name} WHERE {at} >= {last}")
+            return
+        self._make(name, table, None, [])
+        itself = name in table["sources"]
+        for start in self._partitions(reads, spans, grain, edge, itself):
+            end = calendar.shift(start, 1, grain, self.zone)
+            if edge is not None and (start >= edge or (table["settings"].get("update") == "closed" and end > edge)):
+                continue
+            sql = self._bound(text, reads, spans, edge, start)
+            if itself:
+                before = calendar.shift(start, -1, grain, self.zone)
+                own = f"SELECT * FROM o_{name} WHERE {at} >= {before} AND {at} < {start}"
+                sql = f"WITH {name} AS ({own}) SELECT * FROM ({sql})"
+            sql = sql.replace("{start}", str(start)).replace("{end}", str(end))
+            listed = ", ".join(_quoted(column) for column, _ in table["columns"])
+            self.con.execute(
+                f"INSERT INTO o_{name} SELECT {listed} FROM ({sql}) WHERE {at} >= {start} AND {at} < {end}"
+            )
+
+    def _make(self, name: str, table: Mapping[str, Any], sql: str | None, rows: Rows) -> None:
+        if sql is not None:
+            listed = ", ".join(_quoted(column) for column, _ in table["columns"])
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE o_{name} AS SELECT {listed} FROM ({sql})")
+        else:
+            self._store(f"o_{name}", table["columns"], rows)
+
+    def _source(self, source: str, project: Project) -> tuple[str | None, str | None, str]:
+        """Its time column, as an expression of an instant, and its grain."""
+        table = project["tables"].get(source)
+        if table is not None:
+            time, columns, grain = table["time"], table["columns"], table["grain"]
+            timed = time is not None and self._carries(source, project)
+        else:
+            feed = project["feeds"][source]
+            time, columns, grain = feed["time"], feed["columns"], feed["settings"].get("partition", "none")
+            timed = time is not None and not (feed["mode"] == "snapshot" and grain == "none")
+        if not timed:
+            return None, None, "none"
+        return time, self._instant(time, dict(map(tuple, columns))[time]), grain
+
+    def _carries(self, name: str, project: Project) -> bool:
+        """Whether a table has an edge: it has a time, and something that it reads has one."""
+        table = project["tables"][name]
+        if table.get("feed"):
+            feed = project["feeds"][table["feed"]]
+            return feed["time"] is not None and not (feed["mode"] == "snapshot" and table["grain"] == "none")
+        return any(self._source(one, project)[0] is not None for one in table["sources"] if one != name)
+
+    def _span(self, relation: str | None, source: str, grain: str) -> tuple[int, int, str] | None:
+        """(low, high, grain of the source): from the start of partition n + low to that of n + high; None: all."""
+        if source == "none" or relation == "everything":
+            return None
+        low, high = window(relation)
+        return low, high, source
+
+    def _bound(
+        self, text: str, reads: Mapping[str, Any], spans: Mapping[str, Any], edge: int | None, start: int | None
+    ) -> str:
+        """The view's SQL with each source cut to what is read of it."""
+        parts = []
+        for source, (_, at, _) in reads.items():
+            conditions = []
+            if at is not None and edge is not None:
+                conditions.append(f"{at} < {edge}")
+            span = spans[source]
+            if span is not None and start is not None:
+                first, last = self._stretch(span, start, reads, source)
+                conditions.append(f"{at} >= {first} AND {at} < {last}")
+            where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+            parts.append(f"{source} AS (SELECT * FROM o_{source}{where})")
+        return f"WITH {', '.join(parts)} SELECT * FROM ({text})"
+
+    def _stretch(
+        self, span: tuple[int, int, str], start: int, reads: Mapping[str, Any], source: str
+    ) -> tuple[int, int]:
+        low, high, source_grain = span
+        first = calendar.shift(start, low, self._grain, self.zone)
+        last = calendar.shift(start, high, self._grain, self.zone)
+        return calendar.floor(first, source_grain, self.zone), calendar.ceil(last, source_grain, self.zone)
+
+    def _partitions(
+        self, reads: Mapping[str, Any], spans: Mapping[str, Any], grain: str, edge: int | None, itself: bool
+    ) -> list[int]:
+        """The partitions that read any row."""
+        self._grain = grain
+        found: set[int] = set()
+        for source, (_, at, source_grain) in reads.items():
+            if at is None or spans[source] is None:
+                continue
+            low, high, _ = spans[source]
+            cut = f" WHERE {at} < {edge}" if edge is not None else ""
+            for (us,) in self.con.execute(f"SELECT DISTINCT {at} FROM o_{source}{cut}").fetchall():
+                first, last = calendar.floor(us, source_grain, self.zone), None
+                last = calendar.shift(first, 1, source_grain, self.zone)
+                n = calendar.shift(calendar.floor(first, grain, self.zone), -high + 1, grain, self.zone)
+                stop = calendar.shift(calendar.ceil(last, grain, self.zone), -low, grain, self.zone)
+                while n < stop:
+                    found.add(n)
+                    n = calendar.shift(n, 1, grain, self.zone)
+        if itself and found and edge is not None:
+            n = min(found)
+            while n < edge:
+                found.add(n)
+                n = calendar.shift(n, 1, grain, self.zone)
+        return sorted(found)
+
+
+def window(relation: str | None) -> tuple[int, int]:
+    """What a relation says, in partitions of the table that reads: from n + low to before n + high."""
+    if relation is None or relation in ("same", "containing") or relation.endswith("()"):
+        return 0, 1
+    if relation == "previous":
+        return -1, 0
+    if relation.startswith("last "):
+        return 1 - int(relation[5:]), 1
+    ends = []
+    for end in relation.split(".."):
+        words = end.split()
+        ends.append(int(words[2]) * (-1 if words[1] == "-" else 1) if len(words) == 3 else 0)
+    return ends[0], ends[-1] + 1
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _stored(value: Any, kind: str) -> Any:
+    return value if kind == "timestamp" or value is None else _arrow(value, kind)
+
+
+def plain(value: Any) -> Any:
+    """A value so that both sides can be compared."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float | Decimal):
+        number = float(value)
+        if math.isfinite(number) and number == int(number):
+            return int(value)
+        return round(number, 6)
+    if isinstance(value, datetime):
+        return calendar.micros(value if value.tzinfo else value.replace(tzinfo=calendar.UTC))
+    if isinstance(value, date):
+        return value.isoformat()
+    return value

@@ -1,0 +1,319 @@
+"""Lives through a case with the product and compares every table with the oracle after every step."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from duckdb_extensions import import_extension
+
+from penstock.app import check
+from penstock.declare.problems import ProjectError
+from penstock.errors import PenstockError
+from tests.projects import files as writing
+from tests.projects.calendar import moment
+from tests.projects.engines import Engine, RefusedBackfill
+from tests.projects.oracle import Files, Oracle, Rows, plain
+from tests.projects.project import Case, Project, declare, order, present, write_project
+
+FIRST_MTIME = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be."""
+
+    kind: str
+    step: int
+    table: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at step {self.step}, {self.table}: {self.text}"
+
+
+@dataclass
+class Played:
+    findings: list[Finding] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    steps: int = 0
+    tables: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+class World:
+    """One project folder, the record of what came, and the present declarations."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case = case
+        self.folder = folder
+        self.project: Project = copy.deepcopy(case["project"])
+        self.files = Files()
+        self.mtime = FIRST_MTIME
+        self.backfills: list[tuple[str, str | None]] = []
+        self.kill_at: int | None = None
+
+    @property
+    def present(self) -> Project:
+        return present(self.project)
+
+    def act(self, action: Mapping[str, Any]) -> None:
+        what = action["do"]
+        feed = action.get("feed")
+        if feed is not None and feed not in self.project["feeds"]:
+            return
+        if what == "deliver":
+            self._deliver(action)
+        elif what == "again":
+            path = self._path(action)
+            if path.exists():
+                writing.write(path, path.read_bytes(), self._tick())
+        elif what == "delete":
+            self._path(action).unlink(missing_ok=True)
+        elif what == "backfill":
+            self.backfills.append((action["table"], action["span"]))
+        elif what == "kill":
+            self.kill_at = action["at"]
+        else:
+            declare(self.project, action)
+
+    def _tick(self) -> float:
+        self.mtime += 1.0
+        return self.mtime
+
+    def _path(self, action: Mapping[str, Any]) -> Path:
+        return self.folder / "landing" / action["feed"] / action["file"]
+
+    def _deliver(self, action: Mapping[str, Any]) -> None:
+        feed = self.project["feeds"][action["feed"]]
+        bad = action.get("bad", [])
+        data = writing.content(feed, self.project["zone"], [*action["rows"], *bad])
+        writing.write(self._path(action), data, self._tick())
+        self.files.came(action["feed"], action["file"], action["rows"])
+
+
+# The product, as users reach it
+
+
+def play(
+    case: Case,
+    engine: Engine,
+    folder: Path | None = None,
+    *,
+    stop_at_first: bool = True,
+    log: Callable[[str], None] = lambda _: None,
+) -> Played:
+    began = time.monotonic()
+    place = folder or Path(tempfile.mkdtemp(prefix="drawn-"))
+    world = World(case, place)
+    played = Played()
+    oracle = shared_oracle()
+    try:
+        for number, actions in enumerate(case["steps"]):
+            for action in actions:
+                world.act(action)
+            project = world.present
+            write_project(project, place)
+            played.steps += 1
+            problems = [problem for problem in check(place) if problem.severity == "error"]
+            if problems:
+                played.refused.append(f"{problems[0].message}")
+                break
+            found = _step(world, project, engine, number, oracle, played)
+            played.findings += found
+            for finding in found:
+                log(str(finding))
+            if found and stop_at_first:
+                break
+    finally:
+        if folder is None:
+            shutil.rmtree(place, ignore_errors=True)
+    played.seconds = time.monotonic() - began
+    return played
+
+
+@lru_cache(maxsize=1)
+def shared_oracle() -> Oracle:
+    return Oracle()
+
+
+def _step(world: World, project: Project, engine: Engine, number: int, oracle: Oracle, played: Played) -> list[Finding]:
+    tables = order(project)
+    asked = [(table, span) for table, span in world.backfills if table in tables]
+    kill_at, world.kill_at = world.kill_at, None
+    world.backfills.clear()
+    try:
+        try:
+            rows = engine.run(world.folder, asked, kill_at)
+        except RefusedBackfill as error:
+            if not _sensible_refusal(str(error)):
+                return [Finding("backfill refused", number, "-", str(error))]
+            rows = engine.run(world.folder, (), None)
+    except ProjectError as error:
+        return [Finding("check ok, start refused", number, "-", str(error))]
+    except PenstockError as error:
+        return [Finding("run raised", number, "-", f"{type(error).__name__}: {error}")]
+    except Exception as error:
+        return [Finding("run crashed", number, "-", f"{type(error).__name__}: {str(error)[:500]}")]
+    return list(_compared(world, project, {row.table: row for row in rows}, number, oracle, played))
+
+
+def _sensible_refusal(text: str) -> bool:
+    return any(
+        words in text
+        for words in ("nothing", "no partitions", "has no rows", "empty", "not partitioned", "before", "after")
+    )
+
+
+def _compared(
+    world: World, project: Project, status: Mapping[str, Any], number: int, oracle: Oracle, played: Played
+) -> list[Finding]:
+    found: list[Finding] = []
+    edges = {name: row.complete_us for name, row in status.items()}
+    for name in order(project):
+        row = status[name]
+        if row.error:
+            found.append(Finding("failed", number, name, row.error.splitlines()[0][:300]))
+        elif row.doing not in ("idle", "empty"):
+            found.append(Finding("not idle", number, name, row.doing))
+        elif row.inconsistent or row.held:
+            found.append(Finding("inconsistent when idle", number, name, f"{row.inconsistent} {row.held}"))
+        if row.quarantined_files:
+            found.append(Finding("file quarantined", number, name, f"{row.quarantined_files} files"))
+    if found:
+        return found
+    # A table that was never made is as far as its sources: then there is nothing that it should hold.
+    for name in order(project):
+        table = project["tables"].get(name)
+        if table is not None and not table.get("feed") and edges[name] is None:
+            above = _above(project, name, edges)
+            if above and None not in above.values():
+                edges[name] = min(edge for edge in above.values() if edge is not None)
+    wanted = oracle.contents(project, world.files, edges)
+    got = published(world.folder, {name: columns for name, (columns, _) in wanted.items()})
+    for name, (_, want) in wanted.items():
+        played.tables += 1
+        played.rows += len(want)
+        difference = _difference(want, got[name])
+        if difference:
+            edge = edges[name]
+            upto = "no edge" if edge is None else f"complete up to {moment(edge).isoformat()}"
+            found.append(Finding("wrong rows", number, name, f"{upto}; {difference}"))
+    found += _claims(world, project, edges, number)
+    return found
+
+
+def _claims(world: World, project: Project, edges: Mapping[str, int | None], number: int) -> list[Finding]:
+    """What is said about completeness is never ahead of what the feeds said, nor behind without a reason."""
+    oracle = shared_oracle()
+    found = []
+    for name in order(project):
+        edge = edges[name]
+        table = project["tables"].get(name)
+        feed_name = name if table is None else table.get("feed")
+        if feed_name:
+            limit = _feed_edge(world, project, feed_name, table, oracle)
+            if limit is not None and edge is not None and edge > limit:
+                found.append(
+                    Finding(
+                        "claim ahead", number, name, f"claims {moment(edge)}, the feed's rows allow {moment(limit)}"
+                    )
+                )
+            continue
+        assert table is not None
+        limits = _above(project, name, edges)
+        if not limits:
+            continue
+        known = [one for one in limits.values() if one is not None]
+        if edge is not None and (len(known) < len(limits) or edge > min(known)):
+            found.append(Finding("claim ahead", number, name, f"claims {moment(edge)}, sources {limits}"))
+    return found
+
+
+def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The edges of the sources that have some."""
+    oracle = shared_oracle()
+    return {
+        source: edges[source]
+        for source in project["tables"][name]["sources"]
+        if source != name and oracle._source(source, project)[0] is not None
+    }
+
+
+def _feed_edge(world: World, project: Project, feed_name: str, table: Any, oracle: Oracle) -> int | None:
+    feed = project["feeds"][feed_name]
+    if feed["time"] is None or feed["mode"] == "snapshot" or feed.get("punctuated"):
+        return None
+    at = [name for name, _ in feed["columns"]].index(feed["time"])
+    kind = feed["columns"][at][1]
+    if kind != "timestamp":
+        return None
+    times = [row[at] for _, rows in world.files.loaded.get(feed_name, {}).values() for row in rows]
+    newest = max([*times, world.files.newest.get(feed_name, -(2**62))], default=None)
+    if newest is None:
+        return None
+    world.files.newest[feed_name] = newest
+    return newest + 1 - seconds(feed["settings"].get("lateness", "0s")) * 1_000_000
+
+
+def seconds(text: str) -> int:
+    return int(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[text[-1]]
+
+
+def _difference(want: Rows, got: Rows) -> str:
+    missing, extra = Counter(map(repr, want)), Counter(map(repr, got))
+    missing, extra = missing - extra, extra - missing
+    if not missing and not extra:
+        return ""
+    return (
+        f"{len(got)} rows, expected {len(want)}; missing {sum(missing.values())}: {' '.join(list(missing)[:3])}; "
+        f"extra {sum(extra.values())}: {' '.join(list(extra)[:3])}"
+    )
+
+
+@lru_cache(maxsize=1)
+def _lake() -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(config={"threads": 1})
+    for name in ("ducklake", "sqlite_scanner"):
+        import_extension(name, con=con)
+        con.load_extension(name)
+    con.execute("SET TimeZone = 'UTC'")
+    return con
+
+
+def published(folder: Path, tables: Mapping[str, list[str]]) -> dict[str, Rows]:
+    """What any DuckDB reads. On a copy of the catalogue: two SQLite libraries in one process do not see each other's locks."""
+    con = _lake()
+    with tempfile.TemporaryDirectory() as scratch:
+        copied = Path(scratch) / "catalogue.db"
+        with closing(sqlite3.connect(folder / ".penstock" / "penstock.db")) as original:
+            original.execute("VACUUM INTO ?", (str(copied),))
+        con.execute(f"ATTACH 'ducklake:sqlite:{copied}' AS lake (READ_ONLY)")
+        try:
+            names = {
+                row[0]
+                for row in con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'").fetchall()
+            }
+            found: dict[str, Rows] = {}
+            for name, columns in tables.items():
+                found[name] = []
+                if name in names:
+                    listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
+                    rows = con.execute(f"SELECT {listed} FROM lake.main.{name}").fetchall()
+                    found[name] = [tuple(plain(value) for value in row) for row in rows]
+            return found
+        finally:
+            con.execute("USE memory")
+            con.execute("DETACH lake")

@@ -1,0 +1,56 @@
+"""Projects drawn at random: after every step each table is what the oracle computes.
+
+`PENSTOCK_SEEDS=1..2000 make soak` plays thousands; `python -m tests.projects --seeds 17 --shrink` plays one and makes it small.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.projects.draw import draw
+from tests.projects.engines import Engine, OnDuck, OnSpark
+from tests.projects.play import play
+from tests.projects.shrink import told
+
+WITHOUT_SPARK = [1, 2, 9, 13, 15]
+WITH_SPARK = [6, 10]
+
+
+def _seeds() -> list[int]:
+    first, _, last = os.environ.get("PENSTOCK_SEEDS", "1000..1400").partition("..")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def _played(seed: int, engine: Engine, folder: Path) -> None:
+    case = draw(seed, plain=engine.plain)
+    played = play(case, engine, folder)
+    found = "\n".join(str(finding) for finding in played.findings)
+    assert not played.findings, f"seed {seed}\n{found}\n{told(case)}"
+
+
+@pytest.mark.parametrize("seed", WITHOUT_SPARK)
+def test_quick(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _played(seed, OnDuck(monkeypatch), tmp_path / "project")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", WITH_SPARK)
+def test_with_spark(seed: int, tmp_path: Path, spark: SparkSession) -> None:
+    _played(seed, OnSpark(spark), tmp_path / "project")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", _seeds())
+def test_many_quick(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _played(seed, OnDuck(monkeypatch), tmp_path / "project")
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", _seeds())
+def test_many_with_spark(seed: int, tmp_path: Path, spark: SparkSession) -> None:
+    _played(seed, OnSpark(spark), tmp_path / "project")

@@ -1,0 +1,457 @@
+"""SQL views in pairs: what the project says to Spark, and what it means in DuckDB.
+
+Both are written side by side. Most text is the same; where it differs it stands as ⟦Spark¦DuckDB⟧. In the oracle's tables an
+instant is a whole number of microseconds, so that nothing depends on what DuckDB thinks of time zones.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.projects.calendar import MINUTE
+
+_BOTH = re.compile(r"⟦([^¦⟧]*)¦([^⟧]*)⟧")
+
+
+def spark_text(text: str) -> str:
+    return _BOTH.sub(r"\1", text)
+
+
+def duck_text(text: str) -> str:
+    return _BOTH.sub(r"\2", text)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a view can read: a table with its columns."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    time: str | None
+    grain: str
+    # Whether its rows carry instants: timestamp, date, timestamp_ntz; None without time.
+    snapshot: bool = False
+
+    def of(self, *types: str) -> list[str]:
+        return [name for name, kind in self.columns if kind in types and name != self.time]
+
+    def type_of(self, column: str) -> str:
+        return dict(self.columns)[column]
+
+    @property
+    def timed(self) -> bool:
+        return self.time is not None
+
+
+@dataclass
+class View:
+    text: str
+    columns: list[tuple[str, str]]
+    time: str | None
+    grain: str
+    sources: dict[str, str | None]
+    # "partition": each partition from what it reads. "whole": as if all were one, then each row to its partition.
+    how: str = "partition"
+    kind: str = "sql"
+    template: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+WIDE = {"minute": "minute", "hour": "hour", "day": "day", "week": "week", "month": "month"}
+
+
+def instant(source: Source, alias: str = "") -> str:
+    """The time of a row as an instant, in both languages."""
+    assert source.time is not None
+    column = f"{alias}{source.time}"
+    kind = source.type_of(source.time)
+    if kind == "timestamp":
+        return column
+    return f"⟦cast({column} as timestamp)¦inst_{'date' if kind == 'date' else 'ntz'}({column})⟧"
+
+
+def _duck(text: str) -> str:
+    return duck_text(text)
+
+
+def trunc(grain: str, source: Source, alias: str = "", *, utc_hours: bool = True) -> str:
+    """The start of the row's partition, as people write it."""
+    column = f"{alias}{source.time}"
+    duck = _duck(instant(source, alias))
+    if grain == "hour" and not utc_hours:
+        plain = spark_text(instant(source, alias))
+        return f"⟦timestamp_seconds(3600 * floor(unix_seconds({plain}) / 3600))¦trunc_utc({duck}, 60)⟧"
+    if grain in WIDE:
+        return f"⟦date_trunc('{grain}', {column})¦trunc_{grain}({duck})⟧"
+    minutes = int(grain[:-1])
+    seconds = minutes * 60
+    plain = spark_text(instant(source, alias))
+    return f"⟦timestamp_seconds({seconds} * floor(unix_seconds({plain}) / {seconds}))¦trunc_utc({duck}, {minutes})⟧"
+
+
+def plus(text: str, minutes: int) -> str:
+    sign = "+" if minutes >= 0 else "-"
+    n = abs(minutes)
+    return f"⟦{spark_text(text)} {sign} INTERVAL {n} MINUTES¦{duck_text(text)} {sign} {n * MINUTE}⟧"
+
+
+START, END = "⟦:partition_start¦{start}⟧", "⟦:partition_end¦{end}⟧"
+
+
+class Drawing:
+    """What the templates share: randomness and what fits."""
+
+    def __init__(self, rng: random.Random, *, utc_hours: bool, plain: bool = False) -> None:
+        self.rng = rng
+        self.utc_hours = utc_hours
+        # For a stand-in of Spark that only knows what both languages share.
+        self.plain = plain
+
+    def key(self, source: Source) -> str:
+        return self.rng.choice(source.of("string"))
+
+    def number(self, source: Source) -> str:
+        return self.rng.choice(source.of("bigint", "int"))
+
+    def trunc(self, grain: str, source: Source, alias: str = "") -> str:
+        return trunc(grain, source, alias, utc_hours=self.utc_hours)
+
+    def condition(self, source: Source, alias: str = "") -> str:
+        number, key = f"{alias}{self.number(source)}", f"{alias}{self.key(source)}"
+        return self.rng.choice(
+            [
+                f"{number} > {self.rng.randrange(-5, 30)}",
+                f"{key} <> 'b'",
+                f"{key} IN ('a', 'c')",
+                f"{number} IS NOT NULL",
+                f"({number} < 40 OR {key} = 'a')",
+                f"{number} BETWEEN 2 AND 60",
+                f"coalesce({number}, 0) % 2 = 0",
+                f"NOT ({key} = 'a' AND {number} < 20)",
+                f"{key} LIKE 'a%'",
+            ]
+        )
+
+    def where(self, source: Source, alias: str = "") -> str:
+        return f" WHERE {self.condition(source, alias)}" if self.rng.random() < 0.4 else ""
+
+    def aggregates(self, source: Source, alias: str = "", *, distinct: bool = True) -> list[tuple[str, str, str]]:
+        """(expression, name, type) of some aggregates."""
+        number, key = f"{alias}{self.number(source)}", f"{alias}{self.key(source)}"
+        found = [
+            (f"sum({number})", "total", "bigint"),
+            ("count(*)", "n", "bigint"),
+            (f"count({number})", "known", "bigint"),
+            (f"min({number})", "least", "bigint"),
+            (f"max({number})", "most", "bigint"),
+            (f"avg({number})", "mean", "double"),
+            (f"sum({number}) + count(*)", "both", "bigint"),
+            (f"max({key})", "last_key", "string"),
+            (f"count(*) FILTER (WHERE {number} > 10)", "large", "bigint"),
+            (f"sum(CASE WHEN {key} = 'a' THEN 1 ELSE 0 END)", "of_a", "bigint"),
+            (f"sum({number}) / count(*)", "share", "double"),
+        ]
+        for decimal in source.of("decimal(10,2)"):
+            found += [
+                (f"sum({alias}{decimal})", "money", "decimal(20,2)"),
+                (f"max({alias}{decimal})", "dearest", "decimal(10,2)"),
+            ]
+        for double in source.of("double"):
+            found += [(f"sum({alias}{double})", "weight", "double"), (f"min({alias}{double})", "lightest", "double")]
+        if distinct and self.rng.random() < 0.4:
+            found += [(f"count(DISTINCT {number})", "kinds", "bigint"), (f"sum(DISTINCT {number})", "once", "bigint")]
+        chosen = self.rng.sample(found, self.rng.randrange(2, 5))
+        if not any(kind == "bigint" for _, _, kind in chosen):
+            chosen.append(("count(*)", "n", "bigint"))
+        # least/most of an int column are ints; nobody declares these, so only the width of a number differs
+        return chosen
+
+
+def listed(items: Sequence[tuple[str, str, str]]) -> str:
+    return ", ".join(f"{text} AS {name}" for text, name, _ in items)
+
+
+def named(items: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    return [(name, kind) for _, name, kind in items]
+
+
+Template = Callable[[Drawing, Sequence[Source], str], View | None]
+TEMPLATES: dict[str, Template] = {}
+
+
+def template(function: Template) -> Template:
+    TEMPLATES[function.__name__] = function
+    return function
+
+
+def _timed(sources: Sequence[Source]) -> Source | None:
+    return next((one for one in sources if one.timed), None)
+
+
+@template
+def rowwise(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    extra = d.rng.choice(
+        [f"{number} * 2 + 1", f"coalesce({number}, -1)", f"CASE WHEN {key} = 'a' THEN {number} ELSE 0 END"]
+    )
+    text = f"SELECT {key} AS k, {s.time}, {extra} AS v FROM {s.name}{d.where(s)}"
+    return View(
+        text, [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")], s.time, grain, {s.name: None}
+    )
+
+
+@template
+def grouped(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, aggregates = d.key(s), d.aggregates(s)
+    bucket = d.trunc(grain, s)
+    having = " HAVING count(*) > 1" if d.rng.random() < 0.2 else ""
+    by = d.rng.choice(["1, 2", f"{key}, {bucket}"])
+    text = f"SELECT {key} AS k, {bucket} AS slot, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {by}{having}"
+    return View(text, [("k", "string"), ("slot", "timestamp"), *named(aggregates)], "slot", grain, {s.name: None})
+
+
+@template
+def total(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = sources[0]
+    key, aggregates = d.key(s), d.aggregates(s)
+    text = f"SELECT {key} AS k, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {key}"
+    return View(text, [("k", "string"), *named(aggregates)], None, "none", {s.name: None})
+
+
+@template
+def last_seen(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None:
+        return None
+    key = d.key(s)
+    at = d.rng.choice(["max", "min"])
+    text = f"SELECT {key} AS k, {at}({s.time}) AS seen, count(*) AS n FROM {s.name}{d.where(s)} GROUP BY {key}"
+    columns = [("k", "string"), ("seen", s.type_of(s.time or "")), ("n", "bigint")]
+    return View(text, columns, "seen", grain, {s.name: None})
+
+
+@template
+def windowed(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    # Ordered by all that is shown, so that equal rows cannot be told apart.
+    over = f"(PARTITION BY {key} ORDER BY {s.time}, {number} NULLS FIRST)"
+    what = d.rng.choice(
+        [
+            f"lag({number}) OVER {over}",
+            f"row_number() OVER {over}",
+            f"sum({number}) OVER (PARTITION BY {key})",
+            f"count(*) OVER {over[:-1]} ROWS UNBOUNDED PRECEDING)",
+        ]
+    )
+    text = f"SELECT {key} AS k, {s.time}, {number} AS v, {what} AS w FROM {s.name}{d.where(s)}"
+    kind = s.type_of(s.time or "")
+    return View(
+        text, [("k", "string"), (s.time or "", kind), ("v", "bigint"), ("w", "bigint")], s.time, grain, {s.name: None}
+    )
+
+
+@template
+def joined(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """Two timed sources, in the same stretch of time."""
+    timed = [one for one in sources if one.timed]
+    if len(timed) < 2 or timed[0].name == timed[1].name or grain == "none":
+        return None
+    a, b = timed[:2]
+    how = d.rng.choice(["JOIN", "LEFT JOIN"])
+    right = f"(SELECT {d.key(b)} AS k, {d.trunc(grain, b)} AS slot, sum({d.number(b)}) AS total FROM {b.name} GROUP BY 1, 2)"
+    key, number = d.key(a), d.number(a)
+    text = (
+        f"SELECT a.{key} AS k, a.{a.time}, a.{number} AS v, b.total AS other FROM {a.name} a {how} {right} b "
+        f"ON a.{key} = b.k AND {d.trunc(grain, a, 'a.')} = b.slot"
+    )
+    columns = [("k", "string"), (a.time or "", a.type_of(a.time or "")), ("v", "bigint"), ("other", "bigint")]
+    return View(text, columns, a.time, grain, {a.name: None, b.name: None})
+
+
+@template
+def looked_up(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A timed source with a table that is as it is now."""
+    s = _timed(sources)
+    r = next((one for one in sources if not one.timed and one.of("string") and one.of("bigint", "int")), None)
+    if s is None or r is None:
+        return None
+    how = d.rng.choice(["JOIN", "LEFT JOIN"])
+    key, number = d.key(s), d.number(s)
+    text = (
+        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v, r.found FROM {s.name} s {how} "
+        f"(SELECT {d.key(r)} AS k, max({d.number(r)}) AS found FROM {r.name} GROUP BY 1) r ON s.{key} = r.k"
+    )
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint"), ("found", "bigint")]
+    return View(text, columns, s.time, grain, {s.name: None, r.name: None})
+
+
+@template
+def union(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    timed = [one for one in sources if one.timed]
+    if len(timed) < 2:
+        return None
+    a, b = timed[:2]
+    kind = a.type_of(a.time or "")
+    if kind != b.type_of(b.time or ""):
+        return None
+    parts = [
+        f"SELECT {d.key(one)} AS k, {one.time} AS moment_, {d.number(one)} AS v FROM {one.name}{d.where(one)}"
+        for one in (a, b)
+    ]
+    text = f"{parts[0]} {d.rng.choice(['UNION ALL', 'UNION ALL', 'UNION'])} {parts[1]}"
+    sources_ = {a.name: None, b.name: None}
+    return View(text, [("k", "string"), ("moment_", kind), ("v", "bigint")], "moment_", grain, sources_)
+
+
+@template
+def cte(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
+    text = (
+        f"WITH good AS (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.name}{d.where(s)}), "
+        f"sums AS (SELECT k, slot, sum(v) AS total FROM good GROUP BY k, slot) "
+        f"SELECT k, slot, total FROM sums WHERE coalesce(total, 0) >= (SELECT min(coalesce(total, 0)) FROM sums)"
+    )
+    return View(text, [("k", "string"), ("slot", "timestamp"), ("total", "bigint")], "slot", grain, {s.name: None})
+
+
+@template
+def subquery(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    text = (
+        f"SELECT {key} AS k, {s.time}, {number} AS v FROM {s.name} "
+        f"WHERE {key} {d.rng.choice(['IN', 'NOT IN'])} (SELECT {key} FROM {s.name} WHERE {number} > 30 AND {key} IS NOT NULL)"
+    )
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
+    return View(text, columns, s.time, grain, {s.name: None})
+
+
+@template
+def lateral(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or d.plain:
+        return None
+    key, number = d.key(s), d.number(s)
+    view = "⟦LATERAL VIEW explode(array(1, 2)) x AS part¦CROSS JOIN (VALUES (1), (2)) x(part)⟧"
+    text = f"SELECT {key} AS k, {s.time}, {number} * part AS v FROM {s.name} {view}{d.where(s)}"
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
+    return View(text, columns, s.time, grain, {s.name: None})
+
+
+@template
+def self_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, number = d.key(s), d.number(s)
+    text = (
+        f"SELECT a.{key} AS k, {d.trunc(grain, s, 'a.')} AS slot, count(*) AS pairs, sum(b.{number}) AS total FROM {s.name} a "
+        f"JOIN {s.name} b ON a.{key} = b.{key} AND {d.trunc(grain, s, 'a.')} = {d.trunc(grain, s, 'b.')} GROUP BY 1, 2"
+    )
+    columns = [("k", "string"), ("slot", "timestamp"), ("pairs", "bigint"), ("total", "bigint")]
+    return View(text, columns, "slot", grain, {s.name: None})
+
+
+@template
+def of_partition(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none" or s.grain == "none":
+        return None
+    key, aggregates = d.key(s), d.aggregates(s)
+    order = ""
+    if d.rng.random() < 0.3:
+        order = " ORDER BY k NULLS FIRST LIMIT 2"
+    text = f"SELECT {key} AS k, {START} AS begins, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {key}{order}"
+    return View(text, [("k", "string"), ("begins", "timestamp"), *named(aggregates)], "begins", grain, {s.name: None})
+
+
+@template
+def shifted(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or s.type_of(s.time or "") != "timestamp":
+        return None
+    key, number = d.key(s), d.number(s)
+    minutes = d.rng.choice([5, -5, 90, 1440])
+    text = f"SELECT {key} AS k, {plus(s.time or '', minutes)} AS later, {number} AS v FROM {s.name}{d.where(s)}"
+    return View(
+        text, [("k", "string"), ("later", "timestamp"), ("v", "bigint")], "later", grain, {s.name: None}, how="whole"
+    )
+
+
+@template
+def days(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A date as the time of a roll-up."""
+    s = _timed(sources)
+    if s is None or grain not in ("day", "week", "month") or d.plain:
+        return None
+    key, aggregates = d.key(s), d.aggregates(s)
+    duck = duck_text(instant(s))
+    bucket = f"⟦to_date({s.time})¦local_date({duck})⟧"
+    text = f"SELECT {key} AS k, {bucket} AS day, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY 1, 2"
+    return View(text, [("k", "string"), ("day", "date"), *named(aggregates)], "day", grain, {s.name: None})
+
+
+@template
+def distinct(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, bucket = d.key(s), d.trunc(grain, s)
+    text = f"SELECT DISTINCT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name}{d.where(s)}"
+    return View(text, [("k", "string"), ("slot", "timestamp"), ("one", "int")], "slot", grain, {s.name: None})
+
+
+@template
+def lifetime(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A table that reads its own previous partition."""
+    s = _timed(sources)
+    if s is None or grain == "none" or s.grain == "none":
+        return None
+    key, number = d.key(s), d.number(s)
+    text = (
+        f"SELECT k, {START} AS begins, sum(v) AS v FROM (SELECT {key} AS k, {number} AS v FROM {s.name} "
+        f"UNION ALL SELECT k, v FROM ITSELF) GROUP BY k"
+    )
+    view = View(
+        text,
+        [("k", "string"), ("begins", "timestamp"), ("v", "bigint")],
+        "begins",
+        grain,
+        {s.name: None, "ITSELF": "SELF - 1"},
+    )
+    view.settings["columns"] = "k string, begins timestamp, v bigint"
+    return view
+
+
+@template
+def snapshot_total(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = next((one for one in sources if not one.timed), None)
+    if s is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    text = d.rng.choice(
+        [
+            f"SELECT {key} AS k, {number} AS v FROM {s.name}{d.where(s)}",
+            f"SELECT DISTINCT {key} AS k, 1 AS v FROM {s.name}",
+            f"SELECT {key} AS k, sum({number}) AS v FROM {s.name} GROUP BY {key} HAVING count(*) >= 1",
+        ]
+    )
+    return View(text, [("k", "string"), ("v", "bigint")], None, "none", {s.name: None})
