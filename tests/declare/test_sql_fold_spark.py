@@ -4,9 +4,7 @@ the user's own SQL, in values and in types."""
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
-import sys
 from decimal import Decimal
 from typing import Any
 
@@ -53,27 +51,6 @@ VIEWS = [
     "select day, sum(m) as m, sum(b) as b, count(b) as n, avg(t) as a from r group by day",
 ]
 TIMES_EACH = 1
-
-
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.default.parallelism", "2")
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session  # not stopped: other modules may share it
 
 
 def random_rows(dice: random.Random, size: int) -> list[tuple[Any, ...]]:

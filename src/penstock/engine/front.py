@@ -213,19 +213,24 @@ class Front:
                     self._changed.wait(self._patience_s())
                 if self._closing:
                     return
-                inbox, self._inbox = self._inbox, []
-            for asked in inbox:
-                if not asked.has_ended:
-                    self._guarded(asked, self._decide)
-            with self._changed:
-                self._lapse()
-                waiting = list(self._waiting)
-            self._weighing.new_round()
-            for asked in waiting:
-                if not asked.has_ended:
-                    self._guarded(asked, self._look)
-            self._telling.tell()
-            self._steer()
+            self._round()
+
+    def _round(self) -> None:
+        """Everything that can be decided now."""
+        with self._changed:
+            inbox, self._inbox = self._inbox, []
+        for asked in inbox:
+            if not asked.has_ended:
+                self._guarded(asked, self._decide)
+        with self._changed:
+            self._lapse()
+            waiting = list(self._waiting)
+        self._weighing.new_round()
+        for asked in waiting:
+            if not asked.has_ended:
+                self._guarded(asked, self._look)
+        self._telling.tell()
+        self._steer()
 
     def _patience_s(self) -> float:
         if self._waiting:

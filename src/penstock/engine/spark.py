@@ -6,9 +6,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -43,6 +46,11 @@ def spark_settings(cores: int) -> dict[str, str]:
         "spark.hadoop.parquet.enable.summary-metadata": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "FATAL",
+        # Spark makes code all the time. A JVM that has no room for it ends; what is reserved but not used costs nothing. Options of the
+        # project (`driver.extraJavaOptions`) come after these and win.
+        "spark.driver.defaultJavaOptions": "-XX:ReservedCodeCacheSize=512m",
+        # All is in one process: when it does not hear of itself, the machine was busy or slept.
+        "spark.network.timeout": "3600s",
     }
 
 
@@ -53,6 +61,7 @@ _DOUBLED = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool]) -> SparkSession:
     """The session of this process, made if there is none. Settings of the project win over ours."""
     prepare_java(scratch)
+    _forget_a_dead_jvm()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = os.cpu_count() or 2
@@ -75,6 +84,32 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool])
     for logger in _DOUBLED:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return session
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether its JVM is there, and nobody stopped it."""
+    context = session.sparkContext._jsc
+    try:
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def _forget_a_dead_jvm() -> None:
+    """PySpark keeps the first JVM for the life of the process, and would go on asking it after its death."""
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    try:
+        gateway.jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        if (context := SparkContext._active_spark_context) is not None:
+            context._jsc = None
+            context.stop()
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 @contextmanager
