@@ -33,6 +33,7 @@ from penstock.declare.config import (
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import check_project
 from penstock.model.time import MINUTE_US, format_instant
+from tests.waiting import LONG_S
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -86,7 +87,7 @@ def test_every_setting_is_told(model: type[BaseModel]) -> None:
 def penstock(*arguments: str, cwd: Path) -> str:
     environment = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
     command = [sys.executable, "-m", "penstock.cli.main", *arguments]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONG_S)
     return done.stdout
 
 

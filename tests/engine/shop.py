@@ -75,6 +75,21 @@ def sales(at: datetime, rows: int = 3, amount: int = 10, shop: str = "berlin") -
     return [f"{shop},{(at - timedelta(seconds=n)).astimezone(UTC).isoformat()},{amount}" for n in range(rows)]
 
 
+class Hand:
+    """A clock that stands still until someone moves it; waiting takes no time."""
+
+    speed = 1.0
+
+    def __init__(self, now_us: int) -> None:
+        self.at_us = now_us
+
+    def now_us(self) -> int:
+        return self.at_us
+
+    def wall_s(self, duration_us: int) -> float:
+        return 0.01
+
+
 @contextmanager
 def living(folder: Path, spark: SparkSession) -> Iterator[tuple[Warehouse, Runtime]]:
     """The warehouse with its loop in a thread."""
@@ -85,4 +100,4 @@ def living(folder: Path, spark: SparkSession) -> Iterator[tuple[Warehouse, Runti
             yield warehouse, runtime
         finally:
             runtime.stop()
-            thread.join(30)
+            thread.join()

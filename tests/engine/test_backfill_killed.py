@@ -15,7 +15,8 @@ from penstock.app import Warehouse
 from penstock.control.events import UpdateFinished, UpdateStarted
 from tests.engine.crashing import write_project
 from tests.engine.test_backfill import FILES, check, day, deliver, run
-from tests.engine.test_kill import QUICK_START, events, last_words, wait
+from tests.engine.test_kill import QUICK_START, events, last_words
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +53,7 @@ def test_killed_in_the_middle(tmp_path: Path, spark: SparkSession) -> None:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             # Some of it is made, and more is being made.
-            wait(
+            until(
                 lambda: (
                     process.poll() is not None
                     or (

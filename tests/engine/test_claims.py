@@ -23,6 +23,7 @@ from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale, Su
 from tests.conftest import Write
 from tests.engine.shop import FILES, living, put, sales
 from tests.oracle import attach
+from tests.waiting import LONG_S
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +68,7 @@ def test_answers_are_what_they_claim(project: Write, spark: SparkSession) -> Non
                 asked.append(front.ask(random.choice(QUERIES), contract))
                 time.sleep(0.15)
             for one in asked:
-                assert one.wait(60)
+                assert one.wait(LONG_S)
         finally:
             stop.set()
             feeds.join()

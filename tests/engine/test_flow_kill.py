@@ -13,6 +13,7 @@ from penstock.app import Warehouse
 from tests.conftest import Write
 from tests.engine.test_kill import QUICK_START, command
 from tests.oracle import attach, rows
+from tests.waiting import LONG_S
 
 pytestmark = pytest.mark.spark
 
@@ -57,19 +58,18 @@ def strata(orders):
 @pytest.mark.parametrize(
     "strata", [["second"], pytest.param(["first", "third", "second", "third"], marks=pytest.mark.soak)]
 )
-@pytest.mark.timeout(600)
 def test_killed_in_the_middle_of_a_stratum(project: Write, strata: list[str]) -> None:
     csv = "id,item,amount\n1,a,2\n2,b,3\n3,a,4\n,c,9\n"
     folder = project({"penstock.toml": TOML + QUICK_START, "tables/strata.py": FLOW, "landing/1.csv": csv})
     for stratum in strata:
         (folder / "deadly").write_text(stratum)
-        killed = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=200)
+        killed = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=LONG_S)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         with Warehouse(folder) as warehouse:
             state = warehouse.state()
         assert [state.tables[name].counts.updates for name in ("good", "items", "whole")] == [0, 0, 0]
         assert stratum == "first" or list(parquet(folder)), "something had been staged"
-    final = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=200)
+    final = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=LONG_S)
     assert final.returncode == 0, final.stderr
     con = attach(folder)
     assert rows(con, "SELECT * FROM lake.good") == [(1, "a", 2), (2, "b", 3), (3, "a", 4)]

@@ -19,7 +19,8 @@ from penstock.queries.choice import Way
 from penstock.queries.contract import Contract
 from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale
 from tests.conftest import Write
-from tests.engine.shop import FILES, living, put, sales
+from tests.engine.shop import FILES, Hand, living, put, sales
+from tests.waiting import IN_TIME, LONG_S, until
 
 pytestmark = pytest.mark.spark
 
@@ -43,9 +44,9 @@ def test_outcomes_when_nobody_updates(shop: Path, spark: SparkSession) -> None:
         assert plain.rows == [("berlin", 30)] and plain.ending is Ending.SUCCESS and plain.lag == 0
         assert [(one.table, one.snapshot > 0) for one in plain.versions] == [("daily", True)]
         # The data are of 2024: whoever wants them a minute old gets them with a mark, or not at all.
-        marked = warehouse.query("select sum(amount) as s from hourly", within="30s", fresh="1m")
+        marked = warehouse.query("select sum(amount) as s from hourly", within=IN_TIME, fresh="1m")
         assert isinstance(marked.outcome, Stale) and marked.rows == [(30,)] and not marked.outcome.withheld
-        withheld = warehouse.query("select sum(amount) as s from hourly", within="30s", fresh="1m", stale="withhold")
+        withheld = warehouse.query("select sum(amount) as s from hourly", within=IN_TIME, fresh="1m", stale="withhold")
         assert withheld.ending in (Ending.STALE, Ending.REJECTED) and withheld.rows == [] and not withheld.is_answered
         if isinstance(withheld.outcome, Rejected):
             assert withheld.outcome.acceptable_freshness is not None
@@ -53,9 +54,8 @@ def test_outcomes_when_nobody_updates(shop: Path, spark: SparkSession) -> None:
         # Strict is met: nothing has arrived that is missing.
         assert warehouse.query("select 1 as one from shops", lag=0).ending is Ending.SUCCESS
         # A deadline that nothing can keep is refused at once, with one that could be kept.
-        began = time.monotonic()
         rejected = warehouse.query("select sum(n) from daily where shop = 'x'", within="1ms")
-        assert isinstance(rejected.outcome, Rejected) and time.monotonic() - began < 5
+        assert isinstance(rejected.outcome, Rejected)
         assert (rejected.outcome.acceptable_within_us or 0) > 1000
         assert [one.way for one in (plain, marked, rejected)] == [Way.NOW, Way.NOW, Way.REJECT]
         tally = warehouse.front.tallies.satisfaction.overall
@@ -66,22 +66,22 @@ def test_a_missed_deadline_leaves_nothing_running(shop: Path, spark: SparkSessio
     put(shop, "sales", "many", sales(T, 300))
     with Warehouse(shop, spark=spark) as warehouse:
         warehouse.run(until_idle=True)
+        clock = warehouse.clock = Hand(warehouse.clock.now_us())  # type: ignore[assignment]
         warehouse.front.predictor.start_up_s = 0.01  # it thinks that everything is quick
         warehouse.front.predictor.error = 0.1
-        missed = warehouse.query(SLOW, within="3s")
-        assert isinstance(missed.outcome, DeadlineMissed) and missed.outcome.started and missed.rows == []
+        missed = warehouse.front.ask(SLOW, Contract(within_us=3 * SECOND_US))
+        until(lambda: missed.status == "running", "the query to run")
+        clock.at_us += 4 * SECOND_US
+        assert missed.wait(LONG_S) and missed.answer is not None
+        assert isinstance(missed.answer.outcome, DeadlineMissed) and missed.answer.outcome.started
+        assert missed.answer.rows == []
         withdrawn = warehouse.front.ask(SLOW)
-        while withdrawn.status != "running":
-            time.sleep(0.02)
+        until(lambda: withdrawn.status == "running", "the query to run")
         warehouse.front.withdraw(withdrawn)
         assert withdrawn.status == "withdrawn" and withdrawn.answer is None
         tracker = spark.sparkContext.statusTracker()
-        until = time.monotonic() + 20
-        while tracker.getActiveJobsIds() and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not tracker.getActiveJobsIds() and not tracker.getActiveStageIds()
-        while warehouse.front.status()["running"]:
-            time.sleep(0.02)
+        until(lambda: not tracker.getActiveJobsIds() and not tracker.getActiveStageIds(), "Spark to stop it")
+        until(lambda: not warehouse.front.status()["running"], "the lanes")
         with warehouse.store.read() as conn:
             assert conn.exec_driver_sql("SELECT count(*) FROM penstock_pin").scalar() == 0
         # The lanes go on.
@@ -93,9 +93,8 @@ def test_a_query_has_what_it_needs_refreshed(shop: Path, spark: SparkSession) ->
         warehouse.query("select 1 as x from daily")  # warm
         for number in range(3):
             put(shop, "sales", f"more{number}", sales(T.replace(minute=40 + number)))
-            while warehouse.state().tables["sales"].arrived < 2 + number:
-                time.sleep(0.01)
-            answer = warehouse.query("select sum(n) as n from daily", within="60s", lag=0)
+            until(lambda n=number: warehouse.state().tables["sales"].arrived >= 2 + n, "the file")
+            answer = warehouse.query("select sum(n) as n from daily", within=IN_TIME, lag=0)
             assert (answer.rows, answer.ending, answer.lag) == ([(6 + 3 * number,)], Ending.SUCCESS, 0), answer
             assert answer.complete_us is not None and answer.consistent
         kinds = [event.kind for _, event in _log(warehouse)]
@@ -115,7 +114,7 @@ def test_many_who_ask_the_same_are_answered_by_one_run(shop: Path, spark: SparkS
         asked = [front.ask("select sum(amount) as s from hourly", profile="board") for _ in range(40)]
         asked += [front.ask(f"select {n} as n, sum(amount) as s from hourly") for n in range(3)]
         for one in asked:
-            assert one.wait(60)
+            assert one.wait(LONG_S)
         assert {one.status for one in asked} == {"done"}
         answers = [one.answer for one in asked if one.answer]
         assert [answer.rows for answer in answers] == [[(30,)]] * 40 + [[(n, 30)] for n in range(3)]
@@ -132,11 +131,11 @@ def test_no_answer_claims_what_it_does_not_have(shop: Path, spark: SparkSession)
         for number in range(8):
             put(shop, "sales", f"bit{number}", sales(T.replace(minute=number), 1, amount=2 ** (number + 10)))
             for table, contract in (("daily", {"lag": 0}), ("sales", {"lag": 1}), ("hourly", {"fresh": "1s"})):
-                within = contract_of(Contract(within_us=30 * SECOND_US), **contract)
+                within = contract_of(Contract(within_us=600 * SECOND_US), **contract)
                 asked.append(warehouse.front.ask(f"select sum(amount) as s, {number} as n from {table}", within))
             time.sleep(0.4)
         for one in asked:
-            assert one.wait(60) and one.answer is not None, one.error
+            assert one.wait(LONG_S) and one.answer is not None, one.error
         log = [event for _, event in _log(warehouse)]
     arrived = {event.file.uri: event.at_us for event in log if event.kind == "file-arrived" and "bit" in event.file.uri}
     assert len(arrived) == 8
@@ -168,8 +167,10 @@ def test_policies_with_a_controller(shop: Path, spark: SparkSession, policy: str
         try:
             assert runtime.updates == "periods" == front.policy.updates
             hopeless = front.ask("select sum(n) as n from daily", Contract(within_us=1000))
-            good = front.ask("select sum(n) as n from daily", Contract(within_us=60 * SECOND_US))
-            assert hopeless.wait(60) and good.wait(60) and hopeless.answer is not None and good.answer is not None
+            good = front.ask("select sum(n) as n from daily", Contract(within_us=600 * SECOND_US))
+            assert (
+                hopeless.wait(LONG_S) and good.wait(LONG_S) and hopeless.answer is not None and good.answer is not None
+            )
             assert isinstance(hopeless.answer.outcome, Rejected)
             assert (good.answer.ending, good.answer.rows) == (Ending.SUCCESS, [(3,)])
             # The controller has looked, and what it wants of updates is in the log.
@@ -177,12 +178,10 @@ def test_policies_with_a_controller(shop: Path, spark: SparkSession, policy: str
             assert steering is not None
             steering._wake_s = 0.0
             steering.policy.stretched = lambda memory: [(0, 3600.0)]  # type: ignore[method-assign]
-            front.ask("select 1 as one from daily").wait(60)
-            until = time.monotonic() + 20
-            while not warehouse.state().stretched and time.monotonic() < until:
-                time.sleep(0.05)
+            front.ask("select 1 as one from daily").wait(LONG_S)
+            until(lambda: warehouse.state().stretched, "other periods")
             assert list(warehouse.state().stretched.values()) == [3600 * SECOND_US]
         finally:
             front.close()
             runtime.stop()
-            loop.join(30)
+            loop.join()

@@ -24,27 +24,12 @@ from penstock.queries.contract import Contract, WhenStale
 from penstock.queries.live import NAMES
 from penstock.queries.outcome import Ending
 from tests.engine.crashing import DELIVERIES, InlineRuntime, Site, make_site, stats
+from tests.engine.shop import Hand
+from tests.waiting import LONG_S
 
 S = SECOND_US
 SQL = "select sum(n) as n from hourly"
-# Lanes are threads. Nothing here takes long; whoever waits so long waits for ever.
-LONG_S = 300.0
 WITH_REFRESH = ("default", "on-demand", "admission+on-demand", "unit+on-demand")
-
-
-class Hand:
-    """A clock that stands still until someone moves it; waiting takes no time."""
-
-    speed = 1.0
-
-    def __init__(self, now_us: int) -> None:
-        self.at_us = now_us
-
-    def now_us(self) -> int:
-        return self.at_us
-
-    def wall_s(self, duration_us: int) -> float:
-        return 0.01
 
 
 class Reader:

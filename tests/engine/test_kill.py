@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,13 +18,22 @@ from threading import Event, Thread
 import pytest
 
 from tests.engine.crashing import EXPECTED, PROJECT, Points, Site, alerts, check, stats, write_project
+from tests.waiting import LONG_S, until
 
 PYTHON_VIEW = """
+    import time
+    from pathlib import Path
+
     import penstock as ps
+
+    FOLDER = Path(__file__).parent.parent
 
 
     @ps.table(partition="hour", time="seen")
     def noted(alerts, severe):
+        while (FOLDER / "hold").exists():
+            (FOLDER / "held").touch()
+            time.sleep(0.01)
         return alerts.join(severe, ["router", "seen", "severity"], "left_anti").select("router", "seen")
 """
 QUICK_START = """
@@ -130,13 +139,6 @@ def events(folder: Path, kind: str) -> list[int]:
             return []
 
 
-def wait(condition: Callable[[], object], what: str, timeout_s: float = 180) -> None:
-    until = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.02)
-
-
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
     found = []
@@ -173,9 +175,12 @@ def kill_at_random(site: Site, kills: int, seed: int) -> None:
         with running(folder) as process:
             if number % 5 == 4:  # while it starts
                 time.sleep(chance.uniform(0.5, 8))
+            elif number == 2:  # while an update runs, for sure
+                (folder / "hold").touch()
+                until(lambda p=process: (folder / "held").exists() or p.poll() is not None, "the update that is held")
             else:
                 began = len(events(folder, "update-started"))
-                wait(
+                until(
                     lambda b=began, p=process: len(events(folder, "update-started")) > b or p.poll() is not None,
                     "the first update",
                 )
@@ -191,27 +196,28 @@ def kill_at_random(site: Site, kills: int, seed: int) -> None:
             else:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        (folder / "hold").unlink(missing_ok=True)
         done = len(events(folder, "update-finished")) + len(events(folder, "update-failed"))
         interrupted += len(events(folder, "update-started")) > done and len(events(folder, "update-started")) > before
         if number == 1:
             told = len(events(folder, "update-finished"))
-            wait(lambda o=tuple(orphans): not any(map(alive, o)), "the orphaned JVM to end")
+            until(lambda o=tuple(orphans): not any(map(alive, o)), "the orphaned JVM to end")
             assert len(events(folder, "update-finished")) == told
     feeds.end()
     try:
-        wait(lambda: not any(map(alive, orphans)), "orphaned JVMs to end")
+        until(lambda: not any(map(alive, orphans)), "orphaned JVMs to end")
     finally:
         for pid in filter(alive, orphans):
             os.kill(pid, signal.SIGKILL)
     assert interrupted, "no kill came while an update ran"
-    final = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=600, check=False)
+    final = subprocess.run(command(folder, "--until-idle"), capture_output=True, text=True, timeout=LONG_S, check=False)
     assert final.returncode == 0, final.stderr
     check(site, EXPECTED | {"noted": NOTED})
 
 
 def refused(folder: Path, holder: int) -> None:
     """A second process is told who runs the project."""
-    second = subprocess.run(command(folder), capture_output=True, text=True, timeout=120, check=False)
+    second = subprocess.run(command(folder), capture_output=True, text=True, timeout=LONG_S, check=False)
     assert second.returncode == 1
     assert f"process {holder} " in " ".join(second.stderr.split()), second.stderr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import time
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,18 +16,19 @@ import pytest
 from penstock.store import tokens
 from tests.declare.test_sql_read import BAD
 from tests.service.conftest import Served
+from tests.waiting import LONG_S, until
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def client(shop: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shop.url, timeout=60) as client:
+    with httpx.Client(base_url=shop.url, timeout=LONG_S) as client:
         yield client
 
 
-def ask(client: httpx.Client, sql: str, wait: int = 60, **contract: Any) -> dict[str, Any]:
-    response = client.post("/v1/queries", json={"sql": sql, **contract}, headers={"Prefer": f"wait={wait}"})
+def ask(client: httpx.Client, sql: str, **contract: Any) -> dict[str, Any]:
+    response = client.post("/v1/queries", json={"sql": sql, **contract}, headers={"Prefer": "wait=900"})
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
@@ -86,14 +87,10 @@ def test_cancelling(client: httpx.Client, shop: Served) -> None:
         "select count(*) as n from sales a, sales b, sales c, sales d, sales e, sales f where a.amount + f.amount > 0"
     )
     asked = client.post("/v1/queries", json={"sql": slow}).json()
-    while client.get(asked["links"]["self"]).json()["status"] != "running":
-        time.sleep(0.05)
+    until(lambda: client.get(asked["links"]["self"]).json()["status"] == "running", "the query to run")
     assert client.delete(asked["links"]["self"]).json()["status"] == "withdrawn"
     tracker = shop.warehouse.spark.sparkContext.statusTracker()
-    until = time.monotonic() + 20
-    while tracker.getActiveJobsIds() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not tracker.getActiveJobsIds()
+    until(lambda: not tracker.getActiveJobsIds(), "Spark to stop it")
     assert client.delete(asked["links"]["self"]).json()["status"] == "withdrawn"
 
 
@@ -109,7 +106,9 @@ def test_tables_metrics_and_health(client: httpx.Client) -> None:
     assert any("reads hourly" in line for line in client.get("/v1/tables/daily").json()["lines"])
     assert client.get("/healthz").json() == {"status": "ok"}
     feeds = {feed["feed"]: feed for feed in client.get("/v1/tables").json()["feeds"]}
-    assert feeds["sales"]["said"].startswith(f"sales: {feeds['sales']['health']}, last file ")
+    # Healthy, or late by some seconds: the feed delivers nothing while this runs.
+    said, _, last = feeds["sales"]["said"].partition(", last file ")
+    assert last and re.fullmatch(f"sales: {feeds['sales']['health']}( by .+)?", said)
     text = client.get("/metrics").text
     assert f'penstock_feed_health{{feed="sales",health="{feeds["sales"]["health"]}"}} 1' in text
     assert 'penstock_feed_last_file_age_seconds{feed="sales"}' in text

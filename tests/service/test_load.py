@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.service.conftest import Served
+from tests.waiting import LONG_S, until
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,9 @@ def test_a_generated_client_finds_nothing(shop: Served) -> None:
     schema = schemathesis.openapi.from_url(f"{shop.url}/openapi.json")
     for result in schema.get_all_operations():
         operation = result.ok()
-        checked(operation, lambda case: case.call_and_validate(timeout=30, excluded_checks=[positive_data_acceptance]))
+        checked(
+            operation, lambda case: case.call_and_validate(timeout=LONG_S, excluded_checks=[positive_data_acceptance])
+        )
         if operation.method == "post":
             checked(operation, with_good_sql)
 
@@ -39,7 +41,7 @@ def with_good_sql(case: Any) -> None:
             if isinstance(case.body.get(name), str):
                 case.body[name] = "1m"
         case.call_and_validate(
-            timeout=30, excluded_checks=[positive_data_acceptance] if case.meta.generation.mode.is_negative else []
+            timeout=LONG_S, excluded_checks=[positive_data_acceptance] if case.meta.generation.mode.is_negative else []
         )
 
 
@@ -68,11 +70,10 @@ def test_a_thousand_clients_lose_and_double_nothing(shop: Served) -> None:
 
     async def crowd() -> list[tuple[int, str, list[list[int]]]]:
         limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-        async with httpx.AsyncClient(base_url=shop.url, timeout=120, limits=limits) as client:
+        async with httpx.AsyncClient(base_url=shop.url, timeout=LONG_S, limits=limits) as client:
             return await asyncio.gather(*(one(client, number) for number in range(clients)))
 
-    while any(_open(shop).values()):  # what other tests left
-        time.sleep(0.1)
+    until(lambda: not any(_open(shop).values()), "what other tests left")
     before = _ended(shop)
     answers = asyncio.run(crowd())
     assert len({identity for _, identity, _ in answers}) == clients

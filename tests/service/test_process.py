@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from penstock.queries.outcome import Ending
 from tests.conftest import Write
 from tests.engine.shop import FILES, put, sales
 from tests.engine.test_kill import QUICK_START
+from tests.waiting import IN_TIME, LONG_S, until
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +45,7 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]
                 line = process.stdout.readline()
                 assert line, f"it ended with {process.wait()}"
                 told += line
-            with closing(httpx.Client(base_url=json.loads(told)["url"], timeout=60)) as client:
+            with closing(httpx.Client(base_url=json.loads(told)["url"], timeout=LONG_S)) as client:
                 yield process, client
         finally:
             if process.poll() is None:
@@ -53,7 +53,7 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]
 
 
 def asked(client: httpx.Client, sql: str, **contract: object) -> dict[str, object]:
-    response = client.post("/v1/queries", json={"sql": sql, **contract}, headers={"Prefer": "wait=60"})
+    response = client.post("/v1/queries", json={"sql": sql, **contract}, headers={"Prefer": "wait=900"})
     assert response.status_code == 200, response.text
     answer: dict[str, object] = response.json()["answer"]
     return answer
@@ -71,31 +71,26 @@ def test_it_ends_at_once_and_the_next_goes_on(project: Write, spark: SparkSessio
     folder = project(FILES_QUICK)
     put(folder, "sales", "one", sales(T, 200))
     with serving(folder) as (process, client):
-        until = time.monotonic() + 60
-        while not _are_made(client) and time.monotonic() < until:
-            time.sleep(0.1)
-        first = asked(client, "select sum(n) as n from daily", within="1m30s", lag=0, weights={"missed": 2})
+        until(lambda: _are_made(client), "the tables")
+        first = asked(client, "select sum(n) as n from daily", within=IN_TIME, lag=0, weights={"missed": 2})
         assert (first["outcome"], first["rows"]) == ("success", [[200]])
         # Someone follows a query that would take for ever, and updates go on, when Ctrl-C reaches the whole group.
         slow = client.post("/v1/queries", json={"sql": SLOW}).json()
         put(folder, "sales", "two", sales(T, 5))
         follower = threading.Thread(target=_follow, args=(str(client.base_url), slow["links"]["events"]))
         follower.start()
-        while client.get(slow["links"]["self"]).json()["status"] != "running":
-            time.sleep(0.05)
+        until(lambda: client.get(slow["links"]["self"]).json()["status"] == "running", "the query to run")
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(30)
-        follower.join(30)
-        until = time.monotonic() + 30
-        while not is_gone(process.pid) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert is_gone(process.pid) and not follower.is_alive()
+        process.wait(LONG_S)
+        follower.join(LONG_S)
+        until(lambda: is_gone(process.pid), "its group to end")
+        assert not follower.is_alive()
     with Warehouse(folder, spark=spark) as warehouse:
         with warehouse.store.read() as conn:
             assert warehouse.state().owner is None
             assert conn.exec_driver_sql("SELECT count(*) FROM penstock_pin").scalar() == 0
         warehouse.run(until_idle=True)
-        again = warehouse.query("select sum(n) as n from daily", within="60s", lag=0)
+        again = warehouse.query("select sum(n) as n from daily", within=IN_TIME, lag=0)
         assert (again.ending, again.rows) == (Ending.SUCCESS, [(205,)])
 
 
@@ -106,7 +101,7 @@ def _are_made(client: httpx.Client) -> bool:
 
 def _follow(url: str, path: str) -> None:
     try:
-        with httpx.stream("GET", f"{url.rstrip('/')}{path}", timeout=60) as events:
+        with httpx.stream("GET", f"{url.rstrip('/')}{path}", timeout=LONG_S) as events:
             for _ in events.iter_lines():
                 pass
     except httpx.HTTPError:

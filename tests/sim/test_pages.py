@@ -12,12 +12,13 @@ from penstock.scheduling.policies import find_policy
 from penstock.sim.lateness import measure
 from penstock.sim.read import scenario_of
 from tests.docs.test_docs import ROOT, blocks, write_files
+from tests.waiting import LONG_S
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
     return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=LONG_S
     )
 
 

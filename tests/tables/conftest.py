@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from duckdb_extensions import import_extension
 from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from penstock.model.schema import Column, Schema
@@ -116,6 +117,14 @@ class Lake:
         self.engine.dispose()
 
 
+def _answers(engine: Engine) -> bool:
+    try:
+        engine.connect().close()
+    except OperationalError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """A private server on a free loopback port; gives the address of a new, empty database."""
@@ -136,21 +145,23 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
         [*prefix, binaries / "initdb", "-D", data, "-A", "trust", "-U", "penstock", "-E", "UTF8", "--no-locale", "-N"],
         check=True, capture_output=True, cwd="/",
     )  # fmt: skip
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [*prefix, binaries / "postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-         "-c", "unix_socket_directories=", "-c", "fsync=off"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-    )  # fmt: skip
-    admin = create_engine(f"postgresql+psycopg://penstock@127.0.0.1:{port}/postgres", isolation_level="AUTOCOMMIT")
-    for _ in range(100):
-        try:
-            admin.connect().close()
-            break
-        except Exception:
+    for _ in range(5):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        server = subprocess.Popen(
+            [*prefix, binaries / "postgres", "-D", data, "-p", str(port), "-c", "listen_addresses=127.0.0.1",
+             "-c", "unix_socket_directories=", "-c", "fsync=off"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        )  # fmt: skip
+        admin = create_engine(f"postgresql+psycopg://penstock@127.0.0.1:{port}/postgres", isolation_level="AUTOCOMMIT")
+        while server.poll() is None and not _answers(admin):
             time.sleep(0.1)
+        if server.poll() is None:
+            break
+        # Somebody else took the port meanwhile: another one.
+    else:
+        pytest.fail("PostgreSQL does not start")
 
     def database(name: str) -> str:
         with admin.connect() as conn:
@@ -160,7 +171,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
     yield database
     admin.dispose()
     server.terminate()
-    server.wait(30)
+    server.wait()
 
 
 _count = 0
