@@ -108,7 +108,8 @@ class Warehouse:
         if self._given is not None:
             return self._given
         declarations = self.declared.declarations
-        return start_spark(declarations.config.name, declarations.state_folder, declarations.config.spark)
+        config = declarations.config
+        return start_spark(config.name, declarations.state_folder, config.spark, config.zone)
 
     def close(self) -> None:
         if self._fronted:
@@ -248,7 +249,7 @@ class Warehouse:
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""
-        return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit)
+        return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit, self.declared.zone)
 
     def replicas(self, *, sync: bool = False) -> list[ReplicaStatus]:
         """What each replica has of each table; with `sync`, after everything is copied that it lacks."""

@@ -138,8 +138,10 @@ def test_days_of_another_zone(check: Check) -> None:
     )
     toml = FEEDS.replace('name = "net"', 'name = "net"\nzone = "Europe/Berlin"')
     files = {"penstock.toml": toml, "tables/a.sql": daily.format("date_trunc('day', ts)")}
+    assert check(files) == []
+    files["penstock.toml"] = toml.replace("Europe/Berlin", "America/Goose_Bay").replace('"hour"', '"30m"')
     assert check(files) == [
-        "tables/a.sql:2: table `a`: date_trunc cuts at midnight UTC, but a day of this project begins at midnight of Europe/Berlin; write :partition_start AS day"
+        "tables/a.sql:2: table `a`: clocks of America/Goose_Bay were set back over midnight, where date_trunc gives the day before the one of the partition; write :partition_start AS day"
     ]
     assert check({**files, "tables/a.sql": daily.format(":partition_start")}) == []
 

@@ -150,12 +150,12 @@ class Definer:
         return definition
 
     def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
-        """Spark's sessions are in UTC, so that times mean the same everywhere; days of a project may not be."""
-        expression = view.time_expression or ""
-        cut = re.match(r"(DATE_TRUNC|TRUNC)\(.*'(DAY|WEEK|MONTH)'", expression, re.IGNORECASE)
-        if isinstance(table.grain, Calendar) and self.zone != "UTC" and cut and table.grain.name == cut[2].lower():
-            message = f"table `{declaration.name}`: {cut[1].lower()} cuts at midnight UTC, but a {table.grain} of this project begins at midnight of {self.zone}"
-            self.problem(declaration.at("time"), f"{message}; write :partition_start AS {declaration.config.time}")
+        """date_trunc cuts by the clock of the zone, as the partitions do; but where clocks were once set back over midnight, an
+        hour that comes twice has the date of one day and lies in the partition of the next."""
+        cut = re.match(r"(DATE_TRUNC|TRUNC|TO_DATE|DATE|CAST)\(", view.time_expression or "", re.IGNORECASE)
+        if isinstance(table.grain, Calendar) and cut and table.grain.sets_back_over_midnight():
+            what = f"table `{declaration.name}`: clocks of {self.zone} were set back over midnight, where {cut[1].lower()} gives the {table.grain} before the one of the partition"
+            self.problem(declaration.at("time"), f"{what}; write :partition_start AS {declaration.config.time}")
 
     def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
         """The definition with its view, if its SQL can be understood."""

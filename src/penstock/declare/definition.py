@@ -70,6 +70,10 @@ class Warehouse:
     definitions: Mapping[str, Definition]
     graph: Graph
 
+    @property
+    def zone(self) -> str:
+        return self.declarations.config.zone
+
 
 def schema_of(view: View) -> Schema | None:
     """The columns as those who store rows need them: with all their types."""

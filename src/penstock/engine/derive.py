@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,12 +20,12 @@ from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quot
 from penstock.engine.rows import within as rows_within
 from penstock.engine.shared import SharedReads
 from penstock.errors import PenstockError
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.graph import Graph
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.schema import Schema
 from penstock.model.tables import Edge
-from penstock.model.time import BEGIN_US, END_US, format_instant, moment
+from penstock.model.time import BEGIN_US, END_US, FIRST_US, LAST_US, format_instant, moment
 from penstock.requests.needs import Piece, partitions_of
 from penstock.tables import DataFile
 
@@ -63,14 +64,16 @@ class PartitionContext:
 
     start_us: int
     end_us: int
+    zone: tzinfo = UTC
 
     @property
-    def start(self) -> object:
-        return moment(self.start_us)
+    def start(self) -> datetime:
+        """In the project's zone."""
+        return moment(max(self.start_us, FIRST_US), self.zone)
 
     @property
-    def end(self) -> object:
-        return moment(self.end_us)
+    def end(self) -> datetime:
+        return moment(min(self.end_us, LAST_US), self.zone)
 
 
 class Derivation:
@@ -165,7 +168,8 @@ class Derivation:
         arguments = {}
         if view.parameters:
             assert one is not None
-            arguments = {"partition_start": moment(one[0]), "partition_end": moment(one[1])}
+            partition = PartitionContext(*one)
+            arguments = {"partition_start": partition.start, "partition_end": partition.end}
             arguments = {name: arguments[name] for name in view.parameters}
         return self.session.sql(sql, args=arguments or None)
 
@@ -180,7 +184,7 @@ class Derivation:
         assert function is not None
         extra = {}
         if self.definition.wants_partition:
-            extra["partition"] = PartitionContext(*(one or (BEGIN_US, END_US)))
+            extra["partition"] = PartitionContext(*(one or (BEGIN_US, END_US)), zone_of(self.warehouse.zone))
         result = function(**frames, **extra)
         if not isinstance(result, DataFrame):
             raise RowsProblem(

@@ -9,12 +9,13 @@ from pyspark.sql import SparkSession
 
 from penstock.declare.sqlview import sources
 from penstock.engine.rows import read_files
+from penstock.engine.spark import session_in
 from penstock.engine.versions import Candidate, QueryError, QueryResult, Version, agree
 from penstock.tables.replica import Manifest, Replica
 
 
-def query_replica(session: SparkSession, replica: Replica, sql: str, limit: int) -> QueryResult:
-    own = session.newSession()
+def query_replica(session: SparkSession, replica: Replica, sql: str, limit: int, zone: str) -> QueryResult:
+    own = session_in(session, zone)
     there = replica.versions()
     known = {name.lower(): name for name in there}
     names = []

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema, ddl
-from penstock.model.time import instant
+from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, instant
 from penstock.tables import DataFile, read_footer
 
 PARTITION = "_penstock_p"
@@ -50,12 +50,29 @@ def within(time: str, partitions: PartitionSet) -> str:
 
 
 def partition_start(time: str, grain: Grain) -> str:
-    """The start of each row's partition in microseconds, as the model computes it, as SQL."""
+    """The start of each row's partition in microseconds, exactly as the model computes it, as SQL.
+
+    It does not depend on the zone of the session, except that this is the one of times without offset."""
+    at = f"least(greatest({micros(time)}, {FIRST_US}L), {LAST_US}L)"
     if isinstance(grain, Fixed):
-        return f"{micros(time)} - pmod({micros(time)} - {grain.offset_us}L, {grain.width_us}L)"
+        start = f"{at} - pmod({at} - {grain.offset_us}L, {grain.width_us}L)"
+        return _from_the_beginning(start)
     assert isinstance(grain, Calendar)
-    local = f"from_utc_timestamp(cast({quoted(time)} as timestamp), '{grain.zone}')"
-    return f"unix_micros(to_utc_timestamp(date_trunc('{grain.name}', {local}), '{grain.zone}'))"
+    # Moved by the zone's offset, a time looks as if it were one of UTC: its day can then be counted.
+    local = f"unix_micros(from_utc_timestamp(timestamp_micros({at}), '{grain.zone}'))"
+    first = f"cast(({local} - pmod({local}, {DAY_US}L)) div {DAY_US}L as int)"
+    if grain.name != "day":
+        first = f"unix_date(trunc(date_from_unix_date({first}), '{grain.name}'))"
+    start = f"unix_micros(to_utc_timestamp(timestamp_micros({first} * {DAY_US}L), '{grain.zone}'))"
+    if odd := grain.irregular():
+        cases = " ".join(f"when {at} >= {begin}L and {at} < {end}L then {grain.floor(begin)}L" for begin, end in odd)
+        start = f"case {cases} else {start} end"
+    return _from_the_beginning(start)
+
+
+def _from_the_beginning(start: str) -> str:
+    """The first partition reaches back to the beginning of time."""
+    return f"if({start} <= {FIRST_US}L, {BEGIN_US}L, {start})"
 
 
 def schema_of(frame: DataFrame) -> Schema:

@@ -35,6 +35,7 @@ from penstock.engine.offering import offered
 from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
+from penstock.engine.spark import session_in
 from penstock.engine.sparkwork import SparkWork
 from penstock.queries.situation import Updates
 from penstock.store.lock import RunLock
@@ -263,9 +264,9 @@ class Runtime:
         return self._tracks[number]
 
     def _executor(self) -> Executor:
-        session = self._session()
+        session = session_in(self._session(), self.warehouse.zone)
         work = SparkWork(
-            session.newSession(),
+            session,
             self.warehouse,
             self.store,
             self.catalogue,

@@ -23,6 +23,10 @@ class SparkProblem(PenstockError):
     pass
 
 
+# The zone in which Spark reads and cuts times: that of the project. What is stored are instants, whatever the zone.
+ZONE = "spark.sql.session.timeZone"
+
+
 def spark_settings(cores: int) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
@@ -32,7 +36,6 @@ def spark_settings(cores: int) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         # Else every read of more than 32 files starts a Spark job just to list them.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.parquet.enableVectorizedReader": "true",
         # Several partitions in one write, without sorting the rows first.
@@ -58,7 +61,7 @@ def spark_settings(cores: int) -> dict[str, str]:
 _DOUBLED = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool]) -> SparkSession:
+def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool], zone: str = "UTC") -> SparkSession:
     """The session of this process, made if there is none. Settings of the project win over ours."""
     prepare_java(scratch)
     _forget_a_dead_jvm()
@@ -68,6 +71,7 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool])
     settings = {"spark.master": f"local[{cores}]", **spark_settings(cores), "spark.local.dir": str(scratch / "spark")}
     settings["spark.sql.warehouse.dir"] = str(scratch / "spark-warehouse")
     settings.update({key if key.startswith("spark.") else f"spark.{key}": _text(value) for key, value in given.items()})
+    settings[ZONE] = zone
     builder = SparkSession.builder.appName(f"penstock {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -110,6 +114,13 @@ def _forget_a_dead_jvm() -> None:
             gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None
         SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
+def session_in(session: SparkSession, zone: str) -> SparkSession:
+    """A session of its own beside another one, in a project's zone. It does not take over what was set in the other."""
+    own = session.newSession()
+    own.conf.set(ZONE, zone)
+    return own
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from penstock.engine.answer import Rows
 from penstock.engine.quarantines import quarantines
 from penstock.engine.reads import Reading
 from penstock.engine.rows import read_files, struct_of
+from penstock.engine.spark import session_in
 from penstock.model.partitions import EVERYTHING
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -31,7 +32,7 @@ _SAFE = {
 
 class SparkReader:
     def __init__(self, session: SparkSession, warehouse: Warehouse, store: Store, catalogue: Catalogue) -> None:
-        self.session = session.newSession()
+        self.session = session_in(session, warehouse.zone)
         for name, value in _SAFE.items():
             with suppress(Exception):  # a static setting in this version of Spark
                 self.session.conf.set(name, value)

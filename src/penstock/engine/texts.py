@@ -10,6 +10,7 @@ from penstock.declare.sql_shape import is_steady, shape_of
 from penstock.declare.sql_touched import Timed, touched
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.quarantines import quarantines
+from penstock.model.grain import zone_of
 from penstock.queries.predict import PlanShape
 
 # Texts of queries that are remembered.
@@ -36,6 +37,7 @@ class Texts:
             for name, one in warehouse.definitions.items()
             if one.time is not None
         }
+        self._zone = zone_of(warehouse.zone)
         self._known: dict[str, Understood] = {}
 
     def understood(self, sql: str) -> Understood:
@@ -50,5 +52,5 @@ class Texts:
 
     def touched(self, read: ReadQuery, now_us: int) -> Touched:
         """The partitions of the tables of the project that it can touch if it is asked now."""
-        found = touched(read, self._timed, now_us)
+        found = touched(read, self._timed, now_us, self._zone)
         return {name: found[name] for name in read.tables if name in self._own}

@@ -19,7 +19,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, instant, moment
+from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, moment
+from penstock.model.zones import changes, first_instant_of
 
 
 class Grain:
@@ -123,6 +124,14 @@ class Calendar(Grain):
     def start(self, ordinal: int) -> int:
         return _start(self.name, self.zone, ordinal)
 
+    def irregular(self) -> tuple[tuple[int, int], ...]:
+        """The times whose partition is not the one of their date, or begins neither at the first midnight of a day nor where
+        a missing midnight would be: clocks were set over midnight."""
+        return _irregular(self)
+
+    def sets_back_over_midnight(self) -> bool:
+        return any(self.floor(start) != start for start, _ in self.irregular())
+
 
 @dataclass(frozen=True, slots=True)
 class Whole(Grain):
@@ -210,6 +219,20 @@ def _aligned(zone: str, width_us: int) -> bool:
     return all(offset is not None and offset % timedelta(microseconds=width_us) == timedelta(0) for offset in offsets)
 
 
+@lru_cache(maxsize=256)
+def _irregular(grain: Calendar) -> tuple[tuple[int, int], ...]:
+    found = []
+    for at, before, after in changes(zone_of(grain.zone)):
+        low, high = sorted((at + before, at + after))
+        midnight = low - low % DAY_US + DAY_US
+        if midnight < high:
+            if after < before:
+                found.append((at, at + midnight - low))
+            elif grain.floor(at) == at:
+                found.append((at, grain.shift(at, 1)))
+    return tuple(found)
+
+
 _FIRST_DAY, _LAST_DAY = date(1, 12, 1).toordinal(), date(9998, 12, 31).toordinal()
 
 
@@ -221,5 +244,5 @@ def _start(name: str, zone: str, ordinal: int) -> int:
     else:
         first = date.fromordinal(min(max(ordinal if name == "day" else ordinal * 7 + 1, _FIRST_DAY), _LAST_DAY))
     # A midnight that does not exist (a gap) becomes the instant the gap ends, one that comes twice the first of both.
-    start = instant(datetime.combine(first, time.min, zone_of(zone)))
+    start = first_instant_of(datetime.combine(first, time.min), zone_of(zone))
     return BEGIN_US if start <= FIRST_US else END_US if start > LAST_US else start

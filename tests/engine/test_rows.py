@@ -1,0 +1,54 @@
+"""What Spark computes for rows is what the model says: their partition, above all."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.engine.rows import partition_start
+from penstock.engine.spark import session_in
+from penstock.model.grain import parse_grain, zone_of
+from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
+from penstock.model.zones import changes
+
+# Clocks set at midnight, over midnight, by half an hour; a day left out; hours that begin at :30 or :45; offsets that changed.
+ZONES = [
+    "UTC", "Europe/Berlin", "America/St_Johns", "America/Goose_Bay", "America/Toronto", "America/Sao_Paulo", "Asia/Beirut",
+    "Africa/Cairo", "America/Havana", "Pacific/Apia", "Europe/Lisbon", "Asia/Kolkata", "Asia/Kathmandu",
+    "Australia/Lord_Howe", "Africa/Casablanca", "America/Juneau", "Asia/Gaza", "Pacific/Kwajalein", "America/Caracas",
+]  # fmt: skip
+FAR = [
+    parse_instant(text) for text in ("0001-01-01", "0001-12-31", "0002-01-02", "1582-10-10", "9998-06-01", "9999-12-31")
+]
+GRAINS = ["5m", "30m", "hour", "day", "week", "month"]
+
+
+def instants(zone: str, rng: Random) -> list[int]:
+    """Some near each change of the clocks, some anywhere, some at the ends."""
+    near = [
+        change.at_us + step * HOUR_US // 2 + shift
+        for change in changes(zone_of(zone))
+        for step in (-50, -3, -2, -1, 0, 1, 2, 3, 49)
+        for shift in (-1, 0, rng.randrange(HOUR_US))
+    ]
+    some = [rng.randrange(parse_instant("1850-01-01"), parse_instant("2150-01-01")) for _ in range(300)]
+    ends = [FIRST_US - 1, FIRST_US, FIRST_US + 1, LAST_US - 1, LAST_US, LAST_US + SECOND_US]
+    return [*rng.sample(near, min(len(near), 1500)), *some, *FAR, *ends]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_the_partition_of_a_row_is_that_of_the_model(spark: SparkSession, zone: str) -> None:
+    own = session_in(spark, "Asia/Kolkata" if zone == "UTC" else "America/Havana")
+    grains = [parse_grain(name, zone) for name in GRAINS]
+    rows = own.createDataFrame([(at,) for at in instants(zone, Random(zone))], "at bigint")
+    rows = rows.coalesce(1).selectExpr("at", "timestamp_micros(at) as ts")
+    found = rows.selectExpr("at", *(partition_start("ts", grain) for grain in grains)).toArrow()
+    for grain, column in zip(grains, found.columns[1:], strict=True):
+        wrong = [
+            (at, given, grain.floor(at))
+            for at, given in zip(found["at"].to_pylist(), column.to_pylist(), strict=True)
+            if given != grain.floor(at)
+        ]
+        assert not wrong, f"{grain} of {zone}: {wrong[:3]} and {len(wrong)} in all"
