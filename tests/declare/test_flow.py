@@ -148,3 +148,45 @@ def test_two_flows_of_other_logic_have_another_fingerprint() -> None:
 
     assert made(1, 1) == made(1, 1)
     assert made(1, 1) != made(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (lambda orders: orders.into("t", append=True), "each update would add all rows to `t` again"),
+        (lambda orders: orders.filter("id > 1").union(orders).into("t", append=True), "leave out append=True"),
+        (lambda orders: orders.derive(n="sum(quantity)").into("t"), "is an aggregate, but there are no groups"),
+        (lambda orders: orders.filter("count(*) > 1").into("t"), "is an aggregate"),
+        (lambda orders: orders.filter("row_number() over (order by id) = 1").into("t"), "looks at other rows"),
+        (lambda orders: orders.aggregate("id", n="quantity").into("t"), "`quantity` has many values in a group"),
+        (lambda orders: orders.aggregate("id", n="sum(price) + quantity").into("t"), "`quantity` has many values"),
+        (lambda orders: orders.pivot("id", "note", ["a"], "quantity").into("t"), "`quantity` has many values"),
+        (lambda orders: orders.derive(n="explode(array(1, 2))").into("t"), "makes several rows of one"),
+        (lambda orders: orders.derive(n="(select max(id) from rows)").into("t"), "has a query inside"),
+        (lambda orders: orders.derive(n="uuid()").into("t"), "gives another answer each time"),
+        (lambda orders: orders.select(x="*").into("t"), "is not one expression"),
+        (lambda orders: orders.derive(n=":partition_start").into("t"), "asks for :partition_start"),
+        (lambda orders: orders.derive(n=":begin").into("t"), "parameter :begin"),
+    ],
+)
+def test_what_spark_or_an_update_could_not_do(write, says: str) -> None:
+    def whole(orders):
+        write(orders)
+
+    declared = flow(whole)
+    found = check_flow(declared.flow, {"orders": ORDERS}, declared.tables[0])[1]
+    assert len(found) == 1 and says in found[0].message, found
+    if ":partition_start" in says:
+        declared = flow(partition="day", time="n")(whole)
+        shaped, found = check_flow(declared.flow, {"orders": ORDERS}, declared.tables[0])
+        assert found == [] and (shaped.columns("t") or ())[-1].type == "timestamp"
+
+
+def test_only_what_is_new_can_be_added_to_a_table() -> None:
+    @flow
+    def people(orders: Rows) -> None:
+        orders.surrogate_key("key", of="customer", keys="keys").into("keyed")
+        orders.into("now")
+        orders.difference("now", key="id").filter("change <> 'delete'").into("log", append=True)
+
+    assert check_flow(people.flow, {"orders": ORDERS}, people.tables[0])[1] == []

@@ -14,10 +14,11 @@ from typing import Any
 import duckdb
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import penstock.engine.flows.history  # noqa: F401
 from penstock.declare.flow_check import SparkSql
-from penstock.engine.flows.realise import Inputs, realise, refused
+from penstock.engine.flows.realise import FILE, Inputs, realise, refused
 from penstock.engine.rows import RowsProblem, schema_of
 from penstock.flows.activities import (
     Activity,
@@ -151,7 +152,7 @@ CHECKS: list[tuple[Check, tuple[str, ...], str, str]] = [
         "",
     ),
     (
-        Lookup("reject", ("k",), ("name", "rank")),
+        Lookup("reject", ("k",), ("name", "rank"), ("name", "rank")),
         ("t", "r"),
         "SELECT t.*, f.name, f.rank FROM t JOIN (SELECT * FROM r QUALIFY row_number() OVER (PARTITION BY k ORDER BY name "
         "NULLS FIRST, rank NULLS FIRST) = 1) f USING (k)",
@@ -181,7 +182,7 @@ DEFAULTS: list[tuple[Check, tuple[str, ...], str]] = [
         "SELECT * REPLACE (CASE WHEN v IN (1, 2) THEN v ELSE 0 END AS v) FROM t",
     ),
     (
-        Lookup("default", ("k",), ("rank",)),
+        Lookup("default", ("k",), ("rank",), ("rank",)),
         ("t", "r"),
         "SELECT t.*, f.rank FROM t LEFT JOIN (SELECT k, min(rank) rank FROM r GROUP BY k) f USING (k)",
     ),
@@ -365,6 +366,44 @@ def test_versions_of_a_dimension(stocked: Bench) -> None:
     # The same again changes nothing.
     stocked.frames["dim_2"] = stocked.spark.createDataFrame(found.collect(), found.schema)
     assert collected(realise(Versions(("id",), "since", "dim_2"), given)) == expected
+
+
+def test_a_look_up_that_could_be_one_of_several_says_so(stocked: Bench) -> None:
+    rows = stocked.spark.createDataFrame([("a",), ("b",)], "k string")
+    same = stocked.spark.createDataFrame(
+        [("a", 1, 1), ("a", 1, 2), ("b", 2, 1), ("c", 1, 1), ("c", 2, 2)], "k string, v int, n int"
+    )
+    found = realise(Lookup("reject", ("k",), ("v",)), Inputs((rows, same), stocked.loaded))
+    assert collected(found) == Counter([("a", 1), ("b", 2)])  # `c`, which nobody looks up, may be anything
+    with pytest.raises(Exception, match="look_up: the reference has several rows with k a and other values; say which"):
+        realise(Lookup("reject", ("k",), ("n",)), Inputs((rows, same), stocked.loaded)).collect()
+    first = realise(Lookup("reject", ("k",), ("n",), ("n desc",)), Inputs((rows, same), stocked.loaded))
+    assert collected(first) == Counter([("a", 2), ("b", 1)])
+
+
+def test_a_row_takes_its_file_along(stocked: Bench) -> None:
+    """Through everything that a flow of a base table can do."""
+    rows = stocked.spark.createDataFrame([(1, "x", 2, 7), (2, None, 3, 8)], f"id int, k string, v int, {FILE} bigint")
+    other = rows.select("id", "k", "v", (F.col(FILE) + 10).alias(FILE))
+    for activity in (
+        NotNull("default", ("k",), "'?'"),
+        Filter("reject", "id > 0"),
+        HasType("reject", "k", "string"),
+        Derive((("w", "id"),)),
+        Reformat("k", "x", "y"),
+        Select((("w", "id"),)),
+        Drop(("k",)),
+        Split(("k",)),
+        Route("id > 0"),
+        Union(),
+        Unpivot(("id", "v")),
+    ):
+        assert activity.by_row
+        inputs = (rows, other) if isinstance(activity, Union) else (rows,)
+        found = Counter(row[FILE] for row in realise(activity, Inputs(inputs, stocked.loaded)).collect())
+        times = 2 if isinstance(activity, Unpivot) else 1
+        expected = Counter({7: times, 8: times}) if len(inputs) == 1 else Counter([7, 8, 17, 18])
+        assert found == expected, activity.kind
 
 
 def test_a_function_must_give_what_it_says(stocked: Bench) -> None:

@@ -182,10 +182,18 @@ class Rows:
         return self._then(Join(_names(on), condition, how), other, name=name)
 
     def look_up(
-        self, reference: Rows, on: Names, columns: Names = (), *, bad: Bad = "reject", name: str | None = None
+        self,
+        reference: Rows,
+        on: Names,
+        columns: Names = (),
+        *,
+        order: Names = (),
+        bad: Bad = "reject",
+        name: str | None = None,
     ) -> Rows:
-        """Columns of the row of a reference with the same keys; without one the row is bad."""
-        return self._then(Lookup(bad, _names(on), _names(columns)), reference, name=name)
+        """Columns of the row of a reference with the same keys; without one the row is bad. Of several the first in an order;
+        without an order, several that differ are an error."""
+        return self._then(Lookup(bad, _names(on), _names(columns), _names(order)), reference, name=name)
 
     def union(self, *others: Rows, name: str | None = None) -> Rows:
         """The rows of all."""

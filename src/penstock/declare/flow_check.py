@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from penstock.declare.api import TableDeclaration
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sqlview import SqlProblem, analyse
-from penstock.flows.activities import UNKNOWN, Activity, Typed, Wrong
-from penstock.flows.description import Flow, TypedFlow, typed
+from penstock.declare.sql_functions import is_chance, is_generator
+from penstock.declare.sql_model import Block
+from penstock.declare.sqlview import SqlProblem, View, analyse
+from penstock.flows.activities import UNKNOWN, Activity, Difference, NewKeys, Typed, Wrong
+from penstock.flows.description import Flow, Target, TypedFlow, typed
 from penstock.model.schema import Column, Schema
 
 _ROWS = "rows"
+_PARAMETERS = (":partition_start", ":partition_end")
+PARAMETER_TYPE = "timestamp"
 
 
 class SparkSql:
-    """Types of expressions, as the views in SQL have them."""
+    """Types of expressions, as the views in SQL have them. `partitioned`: whether they can ask for the partition that is
+    made; `by_row`: whether they may only look at one row."""
+
+    def __init__(self, *, partitioned: bool = True, by_row: bool = False) -> None:
+        self.partitioned, self.by_row = partitioned, by_row
 
     def typed(self, expression: str, columns: Schema) -> Typed:
         known = {_ROWS: [_Known(column.name, None if column.type == UNKNOWN else column.type) for column in columns]}
@@ -29,7 +39,34 @@ class SparkSql:
         if view.columns is None or len(view.columns) != 1:
             raise Wrong(f"{expression!r} is not one expression")
         (found,) = view.columns
-        return Typed(found.type or UNKNOWN, frozenset(column for _, column in found.origins))
+        assert isinstance(view.query, Block)
+        nodes = list(view.query.walk())
+        window = any(isinstance(node, exp.Window) for node in nodes)
+        self._possible(expression, view, nodes, window)
+        grouped = view.query.aggregates()
+        inside = {id(node) for each in grouped for node in each.walk()}
+        bare = {node.name for node in nodes if isinstance(node, exp.Column) and id(node) not in inside}
+        type_ = found.type or (PARAMETER_TYPE if expression.strip().lower() in _PARAMETERS else UNKNOWN)
+        reads = frozenset(column for _, column in found.origins)
+        return Typed(type_, reads, bool(grouped), frozenset(bare), window)
+
+    def _possible(self, expression: str, view: View, nodes: list[exp.Expr], window: bool) -> None:
+        if view.parameters and not self.partitioned:
+            raise Wrong(
+                f"`{expression}` asks for :{view.parameters[0]}, but the rows are not made by partition; set `partition`"
+            )
+        if any(is_generator(node) for node in nodes):
+            raise Wrong(
+                f"`{expression}` makes several rows of one; do that with unpivot(…), or in a function with apply(…)"
+            )
+        if any(isinstance(node, exp.Query) for node in nodes):
+            raise Wrong(f"`{expression}` has a query inside; join or look up what it reads")
+        if any(isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count) for node in nodes):
+            raise Wrong(f"`{expression}` is not one expression")
+        if window and self.by_row:
+            raise Wrong(f"`{expression}` looks at other rows, but files are loaded one after the other")
+        if any(is_chance(node) for node in nodes):
+            raise Wrong(f"`{expression}` gives another answer each time, but rows of a flow may be computed twice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +79,16 @@ def check_flow(
     flow: Flow, schemas: Mapping[str, Schema | None], declaration: TableDeclaration
 ) -> tuple[TypedFlow, list[Problem]]:
     """The flow with the columns at every step, and everything that is wrong with it."""
-    found, wrong = typed(flow, schemas, SparkSql())
+    config = declaration.config
+    partitioned = config.feed is None and (config.partition != "none" or "partition" in declaration.broken)
+    found, wrong = typed(flow, schemas, SparkSql(partitioned=partitioned, by_row=config.feed is not None))
     where = declaration.where
     problems = [
         Problem(Location(where.file, step.line or where.line), f"flow `{flow.name}`, {step.name}: {message}")
         for step, message in wrong
     ]
     problems += _history(flow, declaration)
+    problems += _appended(flow, declaration)
     return found, problems
 
 
@@ -60,10 +100,27 @@ def _history(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
         if isinstance(step.does, Activity) and step.does.loaded is not None:
             message = f"flow `{flow.name}`, {step.name}: it looks at what is loaded, so the flow cannot have partitions"
             yield Problem(Location(declaration.where.file, step.line), f"{message}; leave out `partition`")
-    for table, target in flow.targets.items():
-        if target.append:
-            message = f"flow `{flow.name}`: rows are added to `{table}`, so the flow cannot have partitions"
-            yield Problem(declaration.where, f"{message}; leave out append=True or `partition`")
+
+
+def _appended(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
+    """An update makes its rows again. They may only be added to a table if those that are there do not come again: new keys,
+    and differences from what is loaded."""
+    for step in flow.steps:
+        if not isinstance(step.does, Target) or not step.does.append or declaration.config.feed is not None:
+            continue
+        if not _only_new(flow, step.inputs[0]):
+            message = f"flow `{flow.name}`: each update would add all rows to `{step.does.table}` again"
+            where = Location(declaration.where.file, step.line or declaration.where.line)
+            yield Problem(where, f"{message}; leave out append=True, or add only what .difference(…) gives")
+
+
+def _only_new(flow: Flow, name: str) -> bool:
+    """Whether all rows at a place are of keys or changes that are not loaded yet."""
+    step = flow.by_name[name]
+    if isinstance(step.does, NewKeys | Difference):
+        return True
+    inputs = step.inputs[:1] if isinstance(step.does, Activity) and step.does.looks_up else step.inputs
+    return isinstance(step.does, Activity) and bool(inputs) and all(_only_new(flow, each) for each in inputs)
 
 
 def base_flow_problems(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
@@ -75,7 +132,7 @@ def base_flow_problems(flow: Flow, declaration: TableDeclaration) -> Iterator[Pr
         message = f"flow `{flow.name}` loads feed `{declaration.config.feed}`, but has {len(flow.sources)} parameters"
         yield Problem(declaration.where, f"{message}; expected one, which gets the rows of the feed")
     for step in flow.steps:
-        if isinstance(step.does, Activity) and (step.does.blocking or step.does.loaded is not None):
+        if isinstance(step.does, Activity) and not step.does.by_row:
             message = f"flow `{flow.name}`, {step.name}: it needs all rows, but files are loaded one after the other"
             yield Problem(Location(file, step.line), f"{message}; do that in a flow that reads `{declaration.name}`")
 

@@ -32,6 +32,12 @@ _UNSTEADY_CLASSES = _names(
     """
 )
 _UNSTEADY_NODES: tuple[type[exp.Expr], ...] = tuple(getattr(exp, n) for n in _UNSTEADY_CLASSES if hasattr(exp, n))
+_CHANCE = _names(
+    "rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id input_file_name"
+)
+_CHANCE_NODES: tuple[type[exp.Expr], ...] = tuple(
+    getattr(exp, n) for n in _names("Rand Randn Randstr Uniform Uuid Shuffle") if hasattr(exp, n)
+)
 # Strings that Spark takes for a moment: timestamp'now'.
 _MOMENTS = re.compile(r"\s*(now|today|yesterday|tomorrow)\b", re.I)
 
@@ -91,6 +97,13 @@ def is_generator(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower() in _GENERATORS
     return isinstance(node, exp.UDTF | exp.Explode | exp.Posexplode | exp.Inline) and not isinstance(node, exp.Query)
+
+
+def is_chance(node: exp.Expr) -> bool:
+    """A call whose value is chance, or depends on how rows happen to lie; not one that only looks at the clock."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in _CHANCE
+    return isinstance(node, _CHANCE_NODES)
 
 
 def aggregates(root: exp.Expr) -> list[exp.Expr]:

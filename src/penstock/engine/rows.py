@@ -90,6 +90,8 @@ class Staged:
     folder: Path
     schema: Schema
     files: tuple[DataFile, ...]
+    # Columns that are in the files, but that readers do not see.
+    hidden: Schema = ()
 
     @property
     def rows(self) -> int:
@@ -110,7 +112,8 @@ def stage(
     hidden: Sequence[str] = (),
 ) -> Staged:
     """Write a DataFrame's rows as Parquet files, each within one partition, into a folder of its own."""
-    schema = tuple(column for column in schema_of(frame) if column.name not in hidden)
+    found = schema_of(frame)
+    schema = tuple(column for column in found if column.name not in hidden)
     for column in schema:
         if column.type == "void":
             raise RowsProblem(f"column `{column.name}` has no type; write cast(null as <type>)")
@@ -123,7 +126,8 @@ def stage(
     if grain is not WHOLE:
         writer = writer.partitionBy(PARTITION)
     writer.parquet(str(folder))
-    return Staged(folder, schema, tuple(_written(folder, root, grain)))
+    own = tuple(column for column in found if column.name in hidden)
+    return Staged(folder, schema, tuple(_written(folder, root, grain)), own)
 
 
 def _written(folder: Path, root: str, grain: Grain) -> list[DataFile]:

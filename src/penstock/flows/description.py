@@ -6,8 +6,9 @@ Karagiannis, Vassiliadis and Simitsis (2013), Sec. 3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 
@@ -117,6 +118,22 @@ def typed(flow: Flow, schemas: Mapping[str, Schema | None], sql: Sql) -> tuple[T
         except Wrong as error:
             wrong += [(step, message) for message in error.messages]
     return TypedFlow(flow, shapes), wrong
+
+
+_PARAMETER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|:(partition_start|partition_end)\b""", re.I)
+
+
+def bound(typed: TypedFlow, values: Mapping[str, str]) -> TypedFlow:
+    """The flow for one partition: values, as SQL, in the place of :partition_start and :partition_end."""
+
+    def change(text: str) -> str:
+        return _PARAMETER.sub(lambda found: values[found[1].lower()] if found[1] else found[0], text)
+
+    steps = (
+        replace(step, does=step.does.rewritten(change)) if isinstance(step.does, Activity) else step
+        for step in typed.flow.steps
+    )
+    return replace(typed, flow=replace(typed.flow, steps=tuple(steps)))
 
 
 # Estimates until a run has been measured: (selectivity, microseconds for a row). They decide what is worth keeping, never

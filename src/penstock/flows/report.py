@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -81,41 +81,46 @@ def load(data: dict[str, Any]) -> FlowReport:
 
 
 def total(reports: Iterable[FlowReport]) -> FlowReport:
-    """Several runs of one flow, one after the other, as one: those of the partitions of a job."""
-    first, *others = reports
-    activities = {each.name: each for each in first.activities}
-    steps = {each.name: each for each in first.steps}
-    for report in others:
+    """Several runs of one flow, one after the other, as one: those of the partitions of a job. Each was planned by itself, so
+    that one may have steps that another lacks."""
+    reports = tuple(reports)
+    activities: dict[str, ActivityRun] = {}
+    steps: dict[str, StepRun] = {}
+    for report in reports:
         for run in report.activities:
-            old = activities[run.name]
-            activities[run.name] = ActivityRun(
-                run.name,
-                run.kind,
-                run.step,
-                old.rows_in + run.rows_in,
-                old.rows_out + run.rows_out,
-                old.rejected + run.rejected,
-                run.bad,
-                old.cpu_s + run.cpu_s,
-            )
+            old = activities.get(run.name)
+            activities[run.name] = run if old is None else _added(old, run)
         for step in report.steps:
-            before = steps[step.name]
-            steps[step.name] = StepRun(
-                step.name,
-                before.seconds + step.seconds,
-                before.cpu_s + step.cpu_s,
-                before.shuffle_bytes + step.shuffle_bytes,
-                step.place,
-                max(before.staged_bytes, step.staged_bytes),
-                before.reused or step.reused,
-            )
-    reports = (first, *others)
+            before = steps.get(step.name)
+            steps[step.name] = step if before is None else _then(before, step)
     return FlowReport(
-        first.flow,
-        first.job,
+        reports[0].flow,
+        reports[0].job,
         sum(report.seconds for report in reports),
         tuple(activities.values()),
         tuple(steps.values()),
         max(report.peak_memory_bytes for report in reports),
         max(report.peak_disk_bytes for report in reports),
+    )
+
+
+def _added(old: ActivityRun, run: ActivityRun) -> ActivityRun:
+    return replace(
+        run,
+        rows_in=old.rows_in + run.rows_in,
+        rows_out=old.rows_out + run.rows_out,
+        rejected=old.rejected + run.rejected,
+        cpu_s=old.cpu_s + run.cpu_s,
+    )
+
+
+def _then(before: StepRun, step: StepRun) -> StepRun:
+    return replace(
+        step,
+        seconds=before.seconds + step.seconds,
+        cpu_s=before.cpu_s + step.cpu_s,
+        shuffle_bytes=before.shuffle_bytes + step.shuffle_bytes,
+        place=step.place or before.place,
+        staged_bytes=max(before.staged_bytes, step.staged_bytes),
+        reused=before.reused or step.reused,
     )

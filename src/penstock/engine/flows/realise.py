@@ -39,11 +39,25 @@ from penstock.flows.activities import (
     Union,
     Unpivot,
 )
+from penstock.flows.activities.base import direction
 from penstock.flows.activities.checks import Literal
-from penstock.flows.activities.group import SET, direction
+from penstock.flows.activities.group import SET
 from penstock.model.schema import Schema, parse_ddl
 
-_NUMBER, _FOUND = "_penstock_n", "_penstock_found"
+_NUMBER, _FOUND, _LAST = "_penstock_n", "_penstock_found", "_penstock_last"
+# Hidden columns that rows of a flow may have: the delivered file that a row came from. They ride along wherever a row comes
+# from one row; nobody sees them.
+FILE = "_penstock_file"
+HIDDEN = (FILE,)
+
+
+def hidden_of(rows: DataFrame) -> list[str]:
+    return [name for name in rows.columns if name in HIDDEN]
+
+
+def shown(rows: DataFrame) -> list[str]:
+    """The columns that a user knows of."""
+    return [name for name in rows.columns if name not in HIDDEN]
 
 
 class Loaded(Protocol):
@@ -163,7 +177,8 @@ def _(activity: Reformat, given: Inputs) -> DataFrame:
 
 @realise.register
 def _(activity: Select, given: Inputs) -> DataFrame:
-    return given.rows.selectExpr(*(f"{expression} as {quoted(name)}" for name, expression in activity.expressions))
+    computed = (f"{expression} as {quoted(name)}" for name, expression in activity.expressions)
+    return given.rows.selectExpr(*computed, *hidden_of(given.rows))
 
 
 @realise.register
@@ -173,7 +188,7 @@ def _(activity: Drop, given: Inputs) -> DataFrame:
 
 @realise.register
 def _(activity: Split, given: Inputs) -> DataFrame:
-    return given.rows.select(*map(quoted, activity.columns))
+    return given.rows.select(*map(quoted, activity.columns), *hidden_of(given.rows))
 
 
 @realise.register
@@ -191,6 +206,7 @@ _JOINS = {"semi": "left_semi", "anti": "left_anti", "full": "full_outer"}
 @realise.register
 def _(activity: Join, given: Inputs) -> DataFrame:
     left, right = given.frames
+    right = right.drop(*hidden_of(right))  # a pair is of the left row's file
     on = list(activity.keys) if activity.condition is None else F.expr(activity.condition)
     return left.join(right, on, _JOINS.get(activity.how, activity.how))
 
@@ -199,16 +215,33 @@ def _(activity: Join, given: Inputs) -> DataFrame:
 def _(activity: Lookup, given: Inputs) -> DataFrame:
     rows, reference = given.frames
     keys = {key.lower() for key in activity.keys}
-    wanted = activity.columns or tuple(name for name in reference.columns if name.lower() not in keys)
-    # One row for each key, whatever the reference has: a look-up never multiplies rows. The least one counts, so that it
-    # is the same one every time.
-    chosen = reference.groupBy(*map(quoted, activity.keys)).agg(
-        F.expr(f"min(struct({', '.join(map(quoted, wanted))})) as {_FOUND}")
-    )
+    wanted = activity.columns or tuple(name for name in shown(reference) if name.lower() not in keys)
+    # One row for each key, whatever the reference has: a look-up never multiplies rows. Where several differ it must be said
+    # which one counts.
+    if activity.order:
+        reference = _numbered(Deduplicate(key=activity.keys, order=activity.order), reference).where(f"{_NUMBER} = 1")
+    chosen = extremes(reference, activity.keys, wanted)
+    told = "look_up: the reference has several rows with"
+    found = the_one(activity.keys, told, 'say which one counts with order="…"')
     how = "left" if activity.bad == "default" else "inner"
     columns = [quoted(name) for name in rows.columns]
-    columns += [f"{_FOUND}.{quoted(name)} as {quoted(name)}" for name in wanted]
+    columns += [f"{found}.{quoted(name)} as {quoted(name)}" for name in wanted]
     return rows.join(chosen, list(activity.keys), how).selectExpr(*columns)
+
+
+def extremes(rows: DataFrame, keys: Sequence[str], wanted: Sequence[str]) -> DataFrame:
+    """For each key the least and the greatest of its rows."""
+    values = f"struct({', '.join(map(quoted, wanted))})"
+    return rows.groupBy(*map(quoted, keys)).agg(
+        F.expr(f"min({values}) as {_FOUND}"), F.expr(f"max({values}) as {_LAST}")
+    )
+
+
+def the_one(keys: Sequence[str], told: str, hint: str) -> str:
+    """The one row that a key has, of its least and greatest, as SQL. If they differ that is an error which names the key."""
+    named = ", ".join(f"'{key}', coalesce(cast({quoted(key)} as string), 'null')" for key in keys)
+    text = f"concat_ws(' ', {literal(told)}, {named}, {literal('and other values; ' + hint)})"
+    return f"if({_FOUND} <=> {_LAST}, {_FOUND}, raise_error({text}))"
 
 
 @refused.register
@@ -219,12 +252,23 @@ def _(activity: Lookup, given: Inputs) -> DataFrame:
 
 @realise.register
 def _(activity: Union, given: Inputs) -> DataFrame:
-    return reduce(DataFrame.unionByName, given.frames)
+    return _united(given.frames)
 
 
 @realise.register
 def _(activity: SortedUnion, given: Inputs) -> DataFrame:
-    return _sorted(reduce(DataFrame.unionByName, given.frames), activity.by)
+    return _sorted(_united(given.frames), activity.by)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    hidden = dict.fromkeys(name for rows in frames for name in hidden_of(rows))
+    return reduce(
+        DataFrame.unionByName,
+        (
+            rows.selectExpr("*", *(f"cast(null as bigint) as {name}" for name in hidden if name not in rows.columns))
+            for rows in frames
+        ),
+    )
 
 
 # Groups and orders
@@ -303,7 +347,7 @@ def _sorted(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 
 @realise.register
 def _(activity: BlackBox, given: Inputs) -> DataFrame:
-    result = activity.function(*given.frames)
+    result = activity.function(*(rows.drop(*hidden_of(rows)) for rows in given.frames))
     if not isinstance(result, DataFrame):
         raise RowsProblem(f"the function {_called(activity)} returned {type(result).__name__}, expected a DataFrame")
     found = {column.name.lower(): column.type for column in schema_of(result)}

@@ -52,7 +52,7 @@ def run_flow(
     def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Staged:
         parts = [as_refused(frame, activity, reason, flow.flow.name) for activity, reason, frame in refused]
         place = folder / quarantine_of(flow.flow.name)
-        return stage(reduce(DataFrame.unionAll, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0)
+        return stage(reduce(DataFrame.unionByName, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0)
 
     def loaded(table: str, columns: Schema) -> DataFrame:
         return read_files(session, before[table], columns, 0)
@@ -60,7 +60,7 @@ def run_flow(
     def paths(table: str, files: Staged) -> list[str]:
         return [str(folder / table / file.path) for file in files.files]
 
-    world = World(session, sources, loaded, write, quarantine, paths, between)
+    world = World(session, sources, loaded, write, quarantine, paths, step=between)
     run = FlowRun(flow, plan, flow.flow.name, world, slots or max(1, int(session.sparkContext.defaultParallelism)))
     try:
         return run.run()

@@ -4,8 +4,8 @@ published together."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +21,11 @@ from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.progress import Watched
+from penstock.engine.flows.realise import hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
-from penstock.engine.rows import quoted, read_files, stage
-from penstock.flows.description import TypedFlow
+from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
+from penstock.flows.description import TypedFlow, bound
 from penstock.flows.experience import learned
 from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport, load, total
@@ -119,40 +120,42 @@ class FlowWork:
         grain = definition.table.grain
         partitioned = grain is not WHOLE and self.warehouse.graph.flows[job.table]
         if not partitioned:
-            done = [self._derived(job, definition, derivation, partitions, folder)]
+            done = [(0, *self._derived(job, definition, derivation, partitions, folder, False))]
         else:
             # A flow is about one partition at a time: what it groups by need not name the partition.
-            single = [PartitionSet(((start, grain.shift(start, 1)),)) for start in partitions.starts(grain)]
-            done = [
-                self._derived(job, definition, derivation, each, f"{folder}-{number}")
-                for number, each in enumerate(single)
-                if derivation.has_input(each)
-            ]
-        return self._computed(definition, [made for _, made in done], [report for report, _ in done], partitions)
+            done = []
+            for number, start in enumerate(partitions.starts(grain)):
+                each = PartitionSet(((start, grain.shift(start, 1)),))
+                if derivation.has_input(each):
+                    report, made = self._derived(job, definition, derivation, each, f"{folder}-{number}", True)
+                    for table in self.warehouse.graph.made_with(job.table):
+                        check_partitions(table, made[table].files if table in made else (), each, True)
+                    done.append((start, report, made))
+        return self._computed(definition, done, partitions.intervals if partitioned else None)
 
     def _computed(
         self,
         definition: Definition,
-        made: Sequence[dict[str, Files]],
-        reports: Sequence[FlowReport],
-        partitions: PartitionSet,
+        done: Sequence[tuple[int, FlowReport, dict[str, Files]]],
+        ended: tuple[tuple[int, int], ...] | None,
     ) -> Computed:
+        """What the runs made, each for the partition that begins then, takes the place of what these partitions had."""
         assert definition.flow is not None
         found = []
         for table, target in definition.flow.flow.targets.items():
-            files = [part[table] for part in made if table in part]
-            own = self.warehouse.definitions[table]
-            ended: tuple[tuple[int, int], ...] | None = None
-            if own.table.grain is not WHOLE and self.warehouse.graph.flows[table]:
-                ended = partitions.intervals
-                check_partitions(table, [file for part in files for file in part.files], partitions, True)
-            schema = files[0].schema if files else own.schema or ()
+            files = [made[table] for _, _, made in done if table in made]
+            schema = files[0].schema if files else self.warehouse.definitions[table].schema or ()
             every = tuple(file for part in files for file in part.files)
             found.append(Made(table, schema, every, () if target.append else ended))
         name = quarantine_of(definition.flow.flow.name)
-        refused = [part[name] for part in made if name in part]
-        if refused:
-            found.append(Made(name, REFUSED, tuple(file for part in refused for file in part.files)))
+        refused = tuple(
+            replace(file, partition_us=start) for start, _, made in done if name in made for file in made[name].files
+        )
+        with self.store.read() as conn:
+            known = self.catalogue.schema(conn, name) is not None
+        if refused or known:
+            found.append(Made(name, REFUSED, refused, ended))
+        reports = [report for _, report, _ in done]
         report = total(reports) if reports else None
         rejected = report.rejected if report is not None else 0
         return Computed(tuple(found), "flow", rejected, report=report)
@@ -163,25 +166,58 @@ class FlowWork:
         """All targets of a flow over delivered rows. Files of a load may change, so nothing is kept for another try."""
         assert definition.flow is not None
         (source,) = definition.flow.flow.sources
-        return self._run(job, definition, _Input({source: rows}, {}, size, None), folder, only)
+        given = _Input({source: rows}, {}, size, None)
+        return self._run(job, definition, definition.flow, given, folder, only)
 
     # One run
 
     def _derived(
-        self, job: Job, definition: Definition, derivation: Derivation, partitions: PartitionSet, folder: str
+        self,
+        job: Job,
+        definition: Definition,
+        derivation: Derivation,
+        partitions: PartitionSet,
+        folder: str,
+        partitioned: bool,
     ) -> tuple[FlowReport, dict[str, Files]]:
         slices: list[tuple[str, Slice]] = []
         sources = derivation.sources(partitions, slices.append)
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
         key = self._key(job, definition, partitions, slices)
-        return self._run(job, definition, _Input(sources, rows, size, key), folder)
+        flow, given = definition.flow, _Input(sources, rows, size, key)
+        assert flow is not None
+        if not partitioned:
+            return self._run(job, definition, flow, given, folder)
+        ((start, end),) = partitions.intervals
+        flow = bound(flow, {"partition_start": instant_literal(start), "partition_end": instant_literal(end)})
+        edges = self.warehouse.graph.into[job.table]
+        if all(edge.map.required(partitions) == partitions for edge in edges):
+            return self._run(job, definition, flow, given, folder)
+
+        def only(own: Definition) -> str | None:
+            return within(own.time, partitions) if own.time is not None else None
+
+        # Rows of a source's other partitions come in too: they are for others to keep.
+        times = [definition.time, *(self.warehouse.definitions[edge.source].time for edge in edges)]
+        cut = {
+            time.lower(): f"{quoted(time)} is null or {within(time, partitions)}" for time in times if time is not None
+        }
+        return self._run(job, definition, flow, given, folder, only, cut)
 
     def _run(
-        self, job: Job, definition: Definition, given: _Input, folder: str, only: Only = lambda _definition: None
+        self,
+        job: Job,
+        definition: Definition,
+        flow: TypedFlow,
+        given: _Input,
+        folder: str,
+        only: Only = lambda _definition: None,
+        cut: Mapping[str, str] | None = None,
     ) -> tuple[FlowReport, dict[str, Files]]:
+        """One run, in which `only` says which rows of a target are kept, and `cut` which refused ones, by a column of theirs."""
         size, key = given.size_bytes, given.key
-        typed, plan = self._plan(definition, given.rows)
+        typed, plan = self._plan(flow, given.rows)
         results = self.kept.take(job.table, key) if key is not None else {}
 
         def write(table: str, frame: DataFrame) -> Files:
@@ -189,15 +225,21 @@ class FlowWork:
             root = self.catalogue.folder(table)
             condition = only(own)
             frame = frame if condition is None else frame.where(condition)
-            return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size)
+            return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden_of(frame))
 
         name = quarantine_of(typed.flow.name)
 
+        def own(frame: DataFrame) -> DataFrame:
+            there = {column.lower() for column in frame.columns}
+            condition = next((text for time, text in (cut or {}).items() if time in there), None)
+            return frame if condition is None else frame.where(condition)
+
         def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Files:
             root = self.catalogue.folder(name)
-            parts = [as_refused(frame, activity, reason, job.id) for activity, reason, frame in refused]
+            parts = [as_refused(own(frame), activity, reason, job.id) for activity, reason, frame in refused]
             number = list(plan.by_name).index(step)
-            return stage(reduce(DataFrame.unionAll, parts), Path(root) / f"{folder}-{number}", root, None, WHOLE, size)
+            rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+            return stage(rows, Path(root) / f"{folder}-{number}", root, None, WHOLE, size, hidden_of(rows))
 
         world = World(
             self.session,
@@ -206,6 +248,7 @@ class FlowWork:
             write,
             quarantine,
             lambda table, files: [self.catalogue.locate(table, file) for file in files.files],
+            cut=cut is not None,
             step=self.step,
         )
         run = FlowRun(typed, plan, job.id, world, self._slots(), results)
@@ -233,12 +276,11 @@ class FlowWork:
     def _slots(self) -> int:
         return max(1, int(self.session.sparkContext.defaultParallelism))
 
-    def _plan(self, definition: Definition, rows: dict[str, float]) -> tuple[TypedFlow, StagingPlan]:
-        assert definition.flow is not None
+    def _plan(self, flow: TypedFlow, rows: dict[str, float]) -> tuple[TypedFlow, StagingPlan]:
         with self.store.read() as conn:
-            measured = self.store.fact(conn, f"flow {definition.flow.flow.name}")
+            measured = self.store.fact(conn, f"flow {flow.flow.name}")
         report = load(json.loads(measured)) if measured else None
-        typed = gathered(definition.flow, report.selectivities if report is not None else None)
+        typed = gathered(flow, report.selectivities if report is not None else None)
         graph = typed.graph(rows)
         if report is not None:
             graph = learned(graph, report, rows)
@@ -283,11 +325,12 @@ def quarantine_of(flow: str) -> str:
 
 
 def as_refused(rows: DataFrame, activity: str, reason: str, job: str) -> DataFrame:
-    whole = F.to_json(F.struct(*map(quoted, rows.columns)), {"ignoreNullFields": "false"})
+    whole = F.to_json(F.struct(*map(quoted, shown(rows))), {"ignoreNullFields": "false"})
     return rows.select(
         F.lit(activity).alias("activity"),
         F.lit(reason).alias("reason"),
         whole.alias("row"),
         F.lit(job).alias("job"),
         F.current_timestamp().alias("refused_at"),
+        *hidden_of(rows),
     )

@@ -10,10 +10,10 @@ Karagiannis, Vassiliadis and Simitsis (2013), Sec. 3, and the activities of ETL 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from penstock.model.schema import Column, Schema
 
@@ -36,10 +36,15 @@ class Wrong(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression over some columns: its type, and the columns that it looks at."""
+    """An expression over some columns: its type, the columns that it looks at, and what else it needs than one row."""
 
     type: str
     reads: frozenset[str]
+    # It aggregates; of these columns it uses the value of one row beside that.
+    aggregates: bool = False
+    bare: frozenset[str] = frozenset()
+    # A window function looks at other rows.
+    window: bool = False
 
 
 class Sql(Protocol):
@@ -64,6 +69,10 @@ class Activity:
     blocking: ClassVar[bool] = False
     # Every row that comes in goes out or is rejected, so that the counts must agree.
     row_wise: ClassVar[bool] = False
+    # A row that comes out is made of one row that came in, and of nothing else: so files can go through it one by one.
+    by_row: ClassVar[bool] = False
+    # Its fields with expressions in Spark SQL.
+    expressed: ClassVar[tuple[str, ...]] = ()
     # All inputs but the first are only looked at: their rows do not come in.
     looks_up: ClassVar[bool] = False
 
@@ -75,6 +84,20 @@ class Activity:
     def loaded(self) -> str | None:
         """The target of the same flow whose present content it looks at, if it does."""
         return None
+
+    def rewritten(self, change: Callable[[str], str]) -> Self:
+        """The same with other expressions."""
+
+        def changed(value: Any) -> Any:
+            if isinstance(value, str):
+                return change(value)
+            # (name, expression) pairs, or expressions
+            return tuple(
+                (each[0], change(each[1])) if isinstance(each, tuple) else change(each) for each in value or ()
+            )
+
+        found = {name: getattr(self, name) for name in self.expressed}
+        return replace(self, **{name: changed(value) for name, value in found.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -122,7 +145,9 @@ def missing(name: str, columns: Schema) -> str:
 
 def condition(text: str, columns: Schema, sql: Sql) -> frozenset[str]:
     """The columns that a condition reads."""
-    found = sql.typed(text, columns)
+    found = of_row(text, columns, sql)
+    if found.window:
+        raise Wrong(f"`{text}` looks at other rows, which a condition cannot; compute it before, with derive")
     if found.type not in ("boolean", UNKNOWN):
         raise Wrong(f"`{text}` is {found.type}; expected a condition, which is true or false")
     return found.reads
@@ -159,4 +184,31 @@ def check_default(bad: Bad, default: str | None, columns: Schema, sql: Sql) -> f
     check_bad(bad)
     if (default is not None) != (bad == "default"):
         raise Wrong('default= and bad="default" go together; give both or none')
-    return sql.typed(default, columns).reads if default is not None else frozenset()
+    return of_row(default, columns, sql).reads if default is not None else frozenset()
+
+
+def of_row(expression: str, columns: Schema, sql: Sql) -> Typed:
+    """An expression that has a value for every row."""
+    found = sql.typed(expression, columns)
+    if found.aggregates:
+        raise Wrong(f"`{expression}` is an aggregate, but there are no groups here; compute it with aggregate(…)")
+    return found
+
+
+def of_group(expression: str, keys: Sequence[str], columns: Schema, sql: Sql) -> Typed:
+    """An expression that has a value for every group of rows with equal keys."""
+    found = sql.typed(expression, columns)
+    known = {key.lower() for key in keys}
+    loose = sorted(name for name in (found.bare if found.aggregates else found.reads) if name.lower() not in known)
+    if found.window or loose:
+        what = f"`{loose[0]}` has many values in a group" if loose else "it looks at other groups"
+        raise Wrong(f"`{expression}`: {what}; write an aggregate of it, such as max(…), or group by it")
+    return found
+
+
+def direction(text: str) -> tuple[str, bool]:
+    """`price desc` as (column, whether descending)."""
+    name, _, order = text.strip().rpartition(" ")
+    if name and order.lower() in ("asc", "desc"):
+        return name.strip(), order.lower() == "desc"
+    return text.strip(), False

@@ -29,6 +29,8 @@ class NotNull(Check):
     """Rows without a null in these columns."""
 
     kind: ClassVar[str] = "not_null"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("default",)
 
     columns: tuple[str, ...] = ()
     # An expression that takes the place of a null.
@@ -52,6 +54,8 @@ class Filter(Check):
     """Rows for which a condition is true."""
 
     kind: ClassVar[str] = "filter"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("condition",)
 
     condition: str = "true"
 
@@ -70,6 +74,8 @@ class Matches(Check):
     """Rows whose text matches a regular expression (of Java, anywhere in the text)."""
 
     kind: ClassVar[str] = "matches"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("default",)
 
     column: str = ""
     pattern: str = ""
@@ -93,6 +99,8 @@ class HasType(Check):
     """Rows whose text can be read as a value of a type. The column is then of that type. A null stays null."""
 
     kind: ClassVar[str] = "has_type"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("default",)
 
     column: str = ""
     type: str = ""
@@ -119,6 +127,8 @@ class InDomain(Check):
     """Rows whose value is one of a set, or lies between two bounds (both included). A null is no value of any domain."""
 
     kind: ClassVar[str] = "in_domain"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("default",)
 
     column: str = ""
     values: tuple[Literal, ...] = ()

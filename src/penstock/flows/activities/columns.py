@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.flows.activities.base import Activity, Shape, Sql, Wrong, column, names, once, pick, with_columns
+from penstock.flows.activities.base import (
+    Activity,
+    Shape,
+    Sql,
+    Wrong,
+    column,
+    names,
+    of_group,
+    of_row,
+    once,
+    pick,
+    with_columns,
+)
 from penstock.model.schema import Column, Schema
 
 Expressions = tuple[tuple[str, str], ...]
@@ -19,6 +31,8 @@ class Derive(Activity):
 
     kind: ClassVar[str] = "derive"
     row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("expressions",)
 
     expressions: Expressions = ()
 
@@ -34,6 +48,7 @@ class Reformat(Activity):
 
     kind: ClassVar[str] = "reformat"
     row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     column: str = ""
     pattern: str = ""
@@ -53,6 +68,8 @@ class Select(Activity):
 
     kind: ClassVar[str] = "select"
     row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("expressions",)
 
     expressions: Expressions = ()
 
@@ -68,6 +85,7 @@ class Drop(Activity):
 
     kind: ClassVar[str] = "drop"
     row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     columns: tuple[str, ...] = ()
 
@@ -80,8 +98,11 @@ class Drop(Activity):
         return Shape(kept, frozenset())
 
 
-def typed_all(expressions: Expressions, rows: Schema, sql: Sql) -> tuple[tuple[Column, ...], frozenset[str]]:
-    """The columns that expressions make, and those that they read; all that is wrong with them is told at once."""
+def typed_all(
+    expressions: Expressions, rows: Schema, sql: Sql, keys: Sequence[str] | None = None
+) -> tuple[tuple[Column, ...], frozenset[str]]:
+    """The columns that expressions make, and those that they read; all that is wrong with them is told at once. With `keys`
+    they are those of groups."""
     if not expressions:
         raise Wrong('no column is given; write name="expression"')
     new: list[Column] = []
@@ -89,7 +110,7 @@ def typed_all(expressions: Expressions, rows: Schema, sql: Sql) -> tuple[tuple[C
     wrong: list[str] = []
     for name, expression in expressions:
         try:
-            found = sql.typed(expression, rows)
+            found = of_row(expression, rows, sql) if keys is None else of_group(expression, keys, rows, sql)
         except Wrong as error:
             wrong += [f"{message} (in {name})" for message in error.messages]
             continue

@@ -15,6 +15,7 @@ from penstock.flows.activities.base import (
     Wrong,
     check_bad,
     condition,
+    direction,
     names,
     once,
     pick,
@@ -32,6 +33,8 @@ class Join(Activity):
 
     kind: ClassVar[str] = "join"
     blocking: ClassVar[bool] = True
+
+    expressed: ClassVar[tuple[str, ...]] = ("condition",)
 
     keys: tuple[str, ...] = ()
     condition: str | None = None
@@ -55,12 +58,14 @@ class Join(Activity):
 
 @dataclass(frozen=True)
 class Lookup(Check):
-    """Columns of the one row of a reference that has the same keys. A row without one is bad."""
+    """Columns of the one row of a reference that has the same keys. A row without one is bad. Where the reference has several
+    that differ, the first in an order counts; without an order that is an error."""
 
     kind: ClassVar[str] = "look_up"
 
     keys: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -77,7 +82,9 @@ class Lookup(Check):
         found = (
             pick(reference, self.columns) if self.columns else tuple(c for c in reference if c.name.lower() not in keys)
         )
-        return Shape(once((*rows, *found)), frozenset(self.keys) | frozenset(names(found)), frozenset())
+        ordered = pick(reference, (direction(each)[0] for each in self.order))
+        reads = frozenset((*self.keys, *names(found), *names(ordered)))
+        return Shape(once((*rows, *found)), reads, frozenset())
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ class Union(Activity):
     """The rows of all inputs; columns go by their names. With `by`, sorted by these columns."""
 
     kind: ClassVar[str] = "union"
+    by_row: ClassVar[bool] = True
 
     by: tuple[str, ...] = ()
 
@@ -111,6 +119,7 @@ class Union(Activity):
 class SortedUnion(Union):
     kind: ClassVar[str] = "sorted_union"
     blocking: ClassVar[bool] = True
+    by_row: ClassVar[bool] = False
 
 
 def _known(each: Column, others: Sequence[Schema]) -> str:

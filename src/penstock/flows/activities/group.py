@@ -15,7 +15,9 @@ from penstock.flows.activities.base import (
     Wrong,
     check_bad,
     column,
+    direction,
     names,
+    of_group,
     once,
     pick,
 )
@@ -30,13 +32,15 @@ class Aggregate(Activity):
     kind: ClassVar[str] = "aggregate"
     blocking: ClassVar[bool] = True
 
+    expressed: ClassVar[tuple[str, ...]] = ("expressions",)
+
     by: tuple[str, ...] = ()
     expressions: Expressions = ()
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
         keys = pick(rows, self.by)
-        new, reads = typed_all(self.expressions, rows, sql)
+        new, reads = typed_all(self.expressions, rows, sql, self.by)
         return Shape(once((*keys, *new)), reads | frozenset(names(keys)), frozenset(names(new)))
 
 
@@ -50,6 +54,8 @@ class Gather(Activity):
 
     kind: ClassVar[str] = "gather"
     blocking: ClassVar[bool] = True
+
+    expressed: ClassVar[tuple[str, ...]] = ("expressions",)
 
     sets: tuple[tuple[str, ...], ...] = ()
     expressions: Expressions = ()
@@ -69,7 +75,7 @@ class Gather(Activity):
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
         keys = pick(rows, self.keys)
-        new, reads = typed_all(self.expressions, rows, sql)
+        new, reads = typed_all(self.expressions, rows, sql, self.keys)
         columns = (*keys, *new, Column(SET, "int"))
         return Shape(columns, reads | frozenset(names(keys)), frozenset((*names(new), SET)))
 
@@ -127,10 +133,9 @@ class Deduplicate(Check):
         if not self.key:
             raise Wrong("deduplicate names no key")
         pick(rows, self.key)
-        if not self.order:
-            # Which one stays must not depend on how the rows happen to lie: all columns decide.
-            return Shape(rows, frozenset(names(rows)))
-        return Shape(rows, frozenset((*self.key, *names(pick(rows, (direction(each)[0] for each in self.order))))))
+        pick(rows, (direction(each)[0] for each in self.order))
+        # Which one stays must not depend on how the rows happen to lie, nor on who looks at them: all columns decide.
+        return Shape(rows, frozenset(names(rows)))
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,8 @@ class Pivot(Activity):
 
     kind: ClassVar[str] = "pivot"
     blocking: ClassVar[bool] = True
+
+    expressed: ClassVar[tuple[str, ...]] = ("aggregate",)
 
     by: tuple[str, ...] = ()
     column: str = ""
@@ -151,7 +158,7 @@ class Pivot(Activity):
         pivoted = column(rows, self.column)
         if not self.values:
             raise Wrong("say which values become columns, values=[…]: columns must be known before rows are")
-        found = sql.typed(self.aggregate, rows)
+        found = of_group(self.aggregate, self.by, rows, sql)
         new = tuple(Column(str(value), found.type) for value in self.values)
         reads = found.reads | frozenset(names(keys)) | {pivoted.name}
         return Shape(once((*keys, *new)), reads, frozenset(names(new)))
@@ -162,6 +169,7 @@ class Unpivot(Activity):
     """Columns become rows: one for each of them, with its name and its value. Rows without a value are left out."""
 
     kind: ClassVar[str] = "unpivot"
+    by_row: ClassVar[bool] = True
 
     columns: tuple[str, ...] = ()
     name: str = "name"
@@ -178,11 +186,3 @@ class Unpivot(Activity):
         kept = tuple(each for each in rows if each not in turned)
         new = (Column(self.name, "string"), Column(self.value, next(iter(kinds), UNKNOWN)))
         return Shape(once((*kept, *new)), frozenset(names(turned)), frozenset(names(new)))
-
-
-def direction(text: str) -> tuple[str, bool]:
-    """`price desc` as (column, whether descending)."""
-    name, _, order = text.strip().rpartition(" ")
-    if name and order.lower() in ("asc", "desc"):
-        return name.strip(), order.lower() == "desc"
-    return text.strip(), False

@@ -16,6 +16,8 @@ class Route(Activity):
     the rows that no other output takes."""
 
     kind: ClassVar[str] = "route"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("condition", "before")
 
     condition: str | None = None
     before: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class Split(Activity):
 
     kind: ClassVar[str] = "split"
     row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
 
     columns: tuple[str, ...] = ()
 
