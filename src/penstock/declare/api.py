@@ -21,7 +21,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, TypeVar, overload
 
@@ -63,6 +63,15 @@ class FeedDeclaration(Declaration):
     flaws: tuple[Flaw, ...] = ()
     # Settings that were left out because they are wrong: nothing is known of them.
     broken: frozenset[str] = frozenset()
+
+    @property
+    def zone(self) -> str:
+        """In which its times without offset are."""
+        return self.config.zone or "UTC"
+
+    def in_zone(self, zone: str) -> FeedDeclaration:
+        """The declaration with the project's zone, unless it says another."""
+        return self if self.config.zone else replace(self, config=self.config.model_copy(update={"zone": zone}))
 
 
 @dataclass(frozen=True)

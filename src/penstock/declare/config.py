@@ -48,6 +48,8 @@ class FeedConfig(Strict):
     format: Literal["csv", "json", "parquet"]
     columns: str | None = None
     time: str | None = None
+    # In which its times without offset are; None for that of the project.
+    zone: Zone | None = None
     period: Period = 60_000_000
     lateness: Duration = 0
     jitter: Duration | None = None

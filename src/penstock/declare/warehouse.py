@@ -67,7 +67,7 @@ class _Checker:
         self.tables: dict[str, TableDeclaration] = {}
         # Of what is declared twice the first counts.
         for feed in declarations.feeds:
-            self.feeds.setdefault(feed.name, feed)
+            self.feeds.setdefault(feed.name, feed.in_zone(self.zone))
         for table in declarations.tables:
             self.tables.setdefault(table.name, table)
         # Spark does not tell `Flows` from `flows`.

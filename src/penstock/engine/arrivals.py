@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
 from penstock.declare.api import FeedDeclaration
 from penstock.engine.inspect import Malformed, checksum_of, look_at
+from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
 from penstock.model.time import parse_instant
 from penstock.store.store import Store
@@ -182,6 +183,6 @@ class Arrivals:
     def _promise(self, feed: FeedDeclaration, path: str, now_us: int) -> PunctuationArrived:
         text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
         try:
-            return PunctuationArrived(now_us, feed.name, parse_instant(text))
+            return PunctuationArrived(now_us, feed.name, parse_instant(text, zone_of(feed.zone)))
         except ValueError as error:
             raise Malformed(f"a marker file must hold one time: {error}") from None

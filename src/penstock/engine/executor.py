@@ -30,7 +30,7 @@ from penstock.declare.warehouse import Warehouse
 from penstock.engine.rows import time_range
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.schema import Schema
 from penstock.model.time import BEGIN_US, END_US
@@ -220,8 +220,8 @@ class Executor:
         return PartitionSet.of(*((start, grain.shift(start, 1)) for start in starts)).intervals
 
     def _ranges(self, table: str, computed: Computed) -> list[Interval]:
-        time = self.warehouse.definitions[table].time
-        return [r for made in self._own(table, computed) for r in time_range(made.files, time)] if time else []
+        time, zone = self.warehouse.definitions[table].time, zone_of(self.warehouse.zone)
+        return [r for made in self._own(table, computed) for r in time_range(made.files, time, zone)] if time else []
 
     def _complete(self, job: Job, computed: Computed) -> int | None:
         """Up to which time the table is complete when this is published."""

@@ -6,11 +6,14 @@ tell file and line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -19,7 +22,7 @@ from penstock.declare.api import FeedDeclaration
 from penstock.declare.warehouse import Definition
 from penstock.engine.inspect import header_of
 from penstock.engine.links import Links
-from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
+from penstock.engine.rows import RowsProblem, micros, quoted
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
 
@@ -50,14 +53,48 @@ class FeedReader:
         row says in `_penstock_n` from which of the files it is, counted from 0."""
         paths = self._paths(files)
         if self.feed.config.format == "parquet":
-            rows = session.read.schema(ddl(self.schema)).parquet(*paths)
-            return _tagged(rows) if tagged else rows
+            alike: dict[frozenset[str], list[str]] = {}
+            for path in paths:
+                alike.setdefault(self._without_offset(path), []).append(path)
+            frames = (self._parquet_frame(session, clocks, some, tagged) for clocks, some in alike.items())
+            return reduce(DataFrame.unionAll, frames)
         # CSV columns go by position, so files whose header has another order are read by themselves.
         groups: dict[tuple[str, ...], list[str]] = {}
         for file, path in zip(files, paths, strict=True):
             groups.setdefault(self._order(file), []).append(path)
         parts = (self._text_frame(session, order, some, tagged) for order, some in groups.items())
         return reduce(DataFrame.unionAll, parts)
+
+    def _without_offset(self, path: str) -> frozenset[str]:
+        """The columns that are declared to be timestamps, but in this file are what a clock showed."""
+        declared = {column.name.lower(): column.name for column in self.schema if column.type == "timestamp"}
+        if not declared:
+            return frozenset()
+        try:
+            columns = pq.ParquetFile(path).schema
+        except (pa.ArrowException, OSError):
+            return frozenset()  # Spark says what is wrong with it
+        found = (columns.column(number) for number in range(len(columns)))
+        return frozenset(
+            declared[column.path.lower()]
+            for column in found
+            if column.path.lower() in declared
+            and json.loads(column.logical_type.to_json()).get("isAdjustedToUTC") is False
+        )
+
+    def _parquet_frame(
+        self, session: SparkSession, clocks: frozenset[str], paths: list[str], tagged: bool = False
+    ) -> DataFrame:
+        stored = tuple(replace(c, type="timestamp_ntz") if c.name in clocks else c for c in self.schema)
+        rows = session.read.schema(ddl(stored)).parquet(*paths)
+        rows = _tagged(rows) if tagged else rows
+        if not clocks:
+            return rows
+        # By the clock of the feed's zone, which may be another than that of the session.
+        zone = _text(f" {self.feed.zone}")
+        read = {name: f"to_timestamp(concat(cast({quoted(name)} as string), {zone}))" for name in clocks}
+        columns = (f"{read[c.name]} as {quoted(c.name)}" if c.name in read else quoted(c.name) for c in self.schema)
+        return rows.selectExpr(*columns, *([TAG] if tagged else []))
 
     def _paths(self, files: Sequence[FeedFile]) -> list[str]:
         """Where Spark finds the files. The n-th is called n there."""
@@ -77,7 +114,7 @@ class FeedReader:
         return ddl((*columns, Column(CORRUPT, "string")))
 
     def _options(self) -> dict[str, str]:
-        options = {key: str(value) for key, value in self.feed.config.options.items()}
+        options = {"timeZone": self.feed.zone} | {key: str(value) for key, value in self.feed.config.options.items()}
         if self.feed.config.format == "csv":
             options = {"header": "true", **options}
         return options | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -138,8 +175,8 @@ class FeedReader:
         config = self.feed.config
         (path,) = self._paths([file])
         if config.format == "parquet":
-            rows = session.read.schema(struct_of(self.schema)).parquet(path)
-            rows = rows.withColumn("line", F.col("_metadata.row_index") + 1)
+            rows = self._parquet_frame(session, self._without_offset(path), [path])
+            rows = rows.withColumn("line", rows.metadataColumn("_metadata").getField("row_index") + 1)
             rows = rows.withColumn("row", F.to_json(F.struct(*(column.name for column in self.schema))))
         else:
             text = session.read.option("encoding", str(config.options.get("encoding", "utf-8"))).text(path)
@@ -172,7 +209,7 @@ def _text(value: str) -> str:
 
 def infer_schema(session: SparkSession, feed: FeedDeclaration, paths: list[str]) -> Schema:
     """The columns of a feed that declares none, from its first files. They are then fixed."""
-    options = {key: str(value) for key, value in feed.config.options.items()}
+    options = {"timeZone": feed.zone} | {key: str(value) for key, value in feed.config.options.items()}
     reader = session.read
     if feed.config.format == "parquet":
         frame = reader.parquet(*paths)

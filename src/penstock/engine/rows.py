@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, instant
+from penstock.model.zones import first_instant_of, local_instant
 from penstock.tables import DataFile, read_footer
 
 PARTITION = "_penstock_p"
@@ -30,7 +31,8 @@ class RowsProblem(PenstockError):
 
 
 def micros(time: str) -> str:
-    """A time column in microseconds, as SQL. Expressions are text throughout: each call into the JVM costs."""
+    """The time of a row in microseconds, as SQL: a date begins at midnight of the session's zone, a time without offset is what
+    its clocks show. Expressions are text throughout: each call into the JVM costs."""
     return f"unix_micros(cast({quoted(time)} as timestamp))"
 
 
@@ -159,19 +161,20 @@ def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size
     return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
 
 
-def time_range(files: Sequence[DataFile], time: str) -> list[tuple[int, int]]:
+def time_range(files: Sequence[DataFile], time: str, zone: tzinfo) -> list[tuple[int, int]]:
     """For each file the half-open range of its rows' times, from the statistics."""
     found = []
     for file in files:
         stats = next((s for name, s in file.stats.items() if name.lower() == time.lower()), None)
         if stats is not None and stats.min is not None and stats.max is not None:
-            found.append((parse_stat(stats.min), parse_stat(stats.max) + 1))
+            found.append((parse_stat(stats.min, zone), parse_stat(stats.max, zone) + 1))
     return found
 
 
-def parse_stat(text: str) -> int:
-    """A time as the catalogue writes it: `2024-03-01`, `2024-03-01 10:00:00.5`, `… 10:00:00+00`."""
+def parse_stat(text: str, zone: tzinfo) -> int:
+    """A time as the catalogue writes it: `2024-03-01`, `2024-03-01 10:00:00.5`, `… 10:00:00+00`. A date begins at midnight of
+    the zone, a time without offset is what its clocks show."""
+    written = datetime.fromisoformat(text)
     if len(text) == 10:
-        day = date.fromisoformat(text)
-        return instant(datetime(day.year, day.month, day.day))
-    return instant(datetime.fromisoformat(text))
+        return first_instant_of(written, zone)
+    return instant(written) if written.tzinfo else local_instant(written, zone)
