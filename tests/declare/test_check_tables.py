@@ -144,6 +144,12 @@ def test_days_of_another_zone(check: Check) -> None:
         "tables/a.sql:2: table `a`: clocks of America/Goose_Bay were set back over midnight, where date_trunc gives the day before the one of the partition; write :partition_start AS day"
     ]
     assert check({**files, "tables/a.sql": daily.format(":partition_start")}) == []
+    hourly = daily.replace("'day'", "'hour'", 1).format("date_trunc('hour', ts)")
+    files = {"penstock.toml": toml.replace("Europe/Berlin", "Asia/Kolkata"), "tables/a.sql": hourly}
+    assert check(files) == []
+    assert check({**files, "penstock.toml": toml.replace("Europe/Berlin", "Australia/Lord_Howe")}) == [
+        "tables/a.sql:2: table `a`: clocks of Australia/Lord_Howe were set by parts of an hour, but partitions have one length; write :partition_start AS day"
+    ]
 
 
 def test_names_are_checked_downstream_of_types_that_only_spark_knows(check: Check) -> None:

@@ -7,11 +7,13 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine.rows import partition_start
+from penstock.engine.rows import RowsProblem, check_partitions_of, partition_start
 from penstock.engine.spark import session_in
-from penstock.model.grain import parse_grain, zone_of
+from penstock.model.grain import Calendar, parse_grain, zone_of
 from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
 from penstock.model.zones import changes
+from penstock.tables import DataFile
+from penstock.tables.footer import ColumnStats
 
 # Clocks set at midnight, over midnight, by half an hour; a day left out; hours that begin at :30 or :45; offsets that changed.
 ZONES = [
@@ -52,3 +54,25 @@ def test_the_partition_of_a_row_is_that_of_the_model(spark: SparkSession, zone: 
             if given != grain.floor(at)
         ]
         assert not wrong, f"{grain} of {zone}: {wrong[:3]} and {len(wrong)} in all"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "fits"),
+    [
+        ("2024-03-01", "2024-03-01", True),
+        ("2024-03-01 00:00:00", "2024-03-01 23:59:59.999999", True),
+        ("2024-02-29 23:00:00+00", "2024-03-01 22:59:59.999999+00", True),
+        ("2024-02-29 22:59:59.999999+00", "2024-03-01 10:00:00+00", False),
+        ("2024-03-01 10:00:00+00", "2024-03-01 23:00:00+00", False),
+    ],
+)
+def test_rows_of_another_partition_are_never_published(first: str, last: str, fits: bool) -> None:
+    """Java and Python may know different rules of a zone."""
+    day = Calendar("day", "Europe/Berlin")
+    stats = {"ts": ColumnStats(min=first, max=last)}
+    file = DataFile("x.parquet", parse_instant("2024-02-29T23:00Z"), 1, 1, 1, stats)
+    if fits:
+        check_partitions_of([file], "ts", day)
+    else:
+        with pytest.raises(RowsProblem, match="Java and Python disagree about the clocks of Europe/Berlin near 2024"):
+            check_partitions_of([file], "ts", day)

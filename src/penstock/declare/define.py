@@ -17,9 +17,10 @@ from penstock.declare.definition import Definition, exact_time, foldable_view, s
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
-from penstock.model.grain import WHOLE, Calendar
+from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.schema import Schema
 from penstock.model.tables import Table
+from penstock.model.time import HOUR_US
 
 # How many partitions a job takes whose view must be computed partition by partition.
 ONE_BY_ONE = 16
@@ -150,12 +151,22 @@ class Definer:
         return definition
 
     def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
-        """date_trunc cuts by the clock of the zone, as the partitions do; but where clocks were once set back over midnight, an
-        hour that comes twice has the date of one day and lies in the partition of the next."""
-        cut = re.match(r"(DATE_TRUNC|TRUNC|TO_DATE|DATE|CAST)\(", view.time_expression or "", re.IGNORECASE)
-        if isinstance(table.grain, Calendar) and cut and table.grain.sets_back_over_midnight():
-            what = f"table `{declaration.name}`: clocks of {self.zone} were set back over midnight, where {cut[1].lower()} gives the {table.grain} before the one of the partition"
-            self.problem(declaration.at("time"), f"{what}; write :partition_start AS {declaration.config.time}")
+        """date_trunc cuts by the clock of the zone, as partitions do, with two exceptions. Where clocks were once set back over
+        midnight, an hour that comes twice has the date of one day and lies in the partition of the next. And where clocks
+        change by parts of an hour, hours cannot have one length."""
+        expression = view.time_expression or ""
+        cut = re.match(r"(DATE_TRUNC|TRUNC|TO_DATE|DATE|CAST)\(", expression, re.IGNORECASE)
+        if cut is None:
+            return
+        grain, hourly = table.grain, re.match(r"DATE_TRUNC\('HOUR'", expression, re.IGNORECASE)
+        if isinstance(grain, Calendar) and grain.sets_back_over_midnight():
+            why = f"clocks of {self.zone} were set back over midnight, where {cut[1].lower()} gives the {grain} before the one of the partition"
+        elif isinstance(grain, Fixed) and hourly and clock_offset_us(self.zone, HOUR_US) is None:
+            why = f"clocks of {self.zone} were set by parts of an hour, but partitions have one length"
+        else:
+            return
+        where, time = declaration.at("time"), declaration.config.time
+        self.problem(where, f"table `{declaration.name}`: {why}; write :partition_start AS {time}")
 
     def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
         """The definition with its view, if its SQL can be understood."""

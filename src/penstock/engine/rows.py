@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 from penstock.engine.leftovers import delete_files, remove_if_empty
 from penstock.engine.links import plain
 from penstock.errors import PenstockError
-from penstock.model.grain import WHOLE, Calendar, Fixed, Grain
+from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema, ddl
-from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, instant
+from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, format_instant, instant
 from penstock.model.zones import first_instant_of, local_instant
 from penstock.tables import DataFile, read_footer
 
@@ -129,7 +129,24 @@ def stage(
         writer = writer.partitionBy(PARTITION)
     writer.parquet(str(folder))
     own = tuple(column for column in found if column.name in hidden)
-    return Staged(folder, schema, tuple(_written(folder, root, grain)), own)
+    files = tuple(_written(folder, root, grain))
+    if isinstance(grain, Calendar):
+        assert time is not None
+        check_partitions_of(files, time, grain)
+    return Staged(folder, schema, files, own)
+
+
+def check_partitions_of(files: Sequence[DataFile], time: str, grain: Calendar) -> None:
+    """Java has its own data about zones, which may be older or newer than those of Python. Where they differ, a row would come
+    into a partition that is not its own: better none at all."""
+    for file in files:
+        for first, end in time_range([file], time, zone_of(grain.zone)):
+            for at in (first, end - 1):
+                if grain.floor(at) != file.partition_us:
+                    raise RowsProblem(
+                        f"Java and Python disagree about the clocks of {grain.zone} near {format_instant(at)} UTC; update the older of "
+                        "the two (Java itself, or the system's tzdata, or `pip install --upgrade tzdata`), then type `penstock retry`"
+                    )
 
 
 def _written(folder: Path, root: str, grain: Grain) -> list[DataFile]:

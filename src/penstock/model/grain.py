@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, moment
+from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, instant, moment
 from penstock.model.zones import changes, first_instant_of
 
 
@@ -66,7 +66,7 @@ class Grain:
 
 @dataclass(frozen=True, slots=True)
 class Fixed(Grain):
-    """Partitions of one length: minutes, hours, and in UTC days and weeks."""
+    """Partitions of one length: minutes, hours, and in UTC days and weeks. In India hours begin at half past those of UTC."""
 
     name: str
     width_us: int
@@ -155,7 +155,6 @@ class Whole(Grain):
 WHOLE = Whole()
 _MINUTES = re.compile(r"(\d+)\s*(?:m|min|minutes?)", re.ASCII)
 _FIXED = {
-    "hour": Fixed("hour", HOUR_US),
     "day": Fixed("day", DAY_US),
     # 1970-01-01 was a Thursday: weeks start on the Monday before.
     "week": Fixed("week", 7 * DAY_US, -3 * DAY_US),
@@ -170,11 +169,12 @@ def parse_grain(text: str, zone: str = "UTC") -> Grain:
         count = int(minutes[1]) if minutes else 1
         if count == 0 or 1440 % count or count == 1440:
             raise ValueError(f"{text!r} does not divide a day; use 1, 2, 3, 5, 10, 15, 20, 30 … minutes, or day")
-        return _FIXED["hour"] if count == 60 else Fixed(f"{count}m", count * MINUTE_US)
+        word = "hour" if count == 60 else f"{count}m"
+        return Fixed(word, count * MINUTE_US, _fixed_offset(zone, count * MINUTE_US))
     if word == "none":
         return WHOLE
     if word == "hour":
-        return _FIXED["hour"]
+        return Fixed("hour", HOUR_US, _fixed_offset(zone, HOUR_US))
     if word in ("day", "week", "month"):
         zone_of(zone)
         if zone == "UTC" and word != "month":
@@ -201,22 +201,29 @@ def nested(finer: Grain, coarser: Grain) -> bool:
         aligned = (coarser.offset_us - finer.offset_us) % finer.width_us == 0
         return aligned and finer.width_us < coarser.width_us and coarser.width_us % finer.width_us == 0
     if isinstance(finer, Fixed) and isinstance(coarser, Calendar):
-        if coarser.zone == "UTC":
-            return DAY_US % finer.width_us == 0
-        return finer.width_us <= HOUR_US and _aligned(coarser.zone, finer.width_us)
+        # Local midnights fall on boundaries of the finer grain: hours of UTC do not fit a day of India (+05:30).
+        return DAY_US % finer.width_us == 0 and finer.offset_us == clock_offset_us(coarser.zone, finer.width_us)
     if isinstance(finer, Calendar) and isinstance(coarser, Calendar):
         return finer.zone == coarser.zone and finer.name == "day" and coarser.name != "day"
     return False
 
 
 @lru_cache(maxsize=256)
-def _aligned(zone: str, width_us: int) -> bool:
-    """Whether local midnights fall on boundaries of a fixed grain: hours do not fit a day of India (+05:30)."""
+def clock_offset_us(zone: str, width_us: int) -> int | None:
+    """Where steps of one length begin by the clock of a zone, counted from where they begin in UTC. None if that was not always
+    the same since 1970: half a year Lord Howe Island is half an hour nearer to UTC."""
     there = zone_of(zone)
-    offsets = {
-        datetime(year, month, 1, tzinfo=there).utcoffset() for year in range(1970, 2038) for month in range(1, 13)
-    }
-    return all(offset is not None and offset % timedelta(microseconds=width_us) == timedelta(0) for offset in offsets)
+    offsets = [change.after_us for change in changes(there) if change.at_us > 0]
+    found = {-offset % width_us for offset in (instant(moment(0, there).replace(tzinfo=UTC)), *offsets)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _fixed_offset(zone: str, width_us: int) -> int:
+    """Partitions begin with the clock of the zone where that is possible, and else with the hour."""
+    for step_us in (width_us, HOUR_US):
+        if width_us % step_us == 0 and (offset := clock_offset_us(zone, step_us)) is not None:
+            return offset
+    return 0
 
 
 @lru_cache(maxsize=256)
