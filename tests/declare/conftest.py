@@ -18,8 +18,8 @@ Check = Callable[..., list[str]]
 FEEDS = """
 name = "net"
 [feeds.stats]
-path = "landing/stats/*.csv"
-format = "csv"
+path = "landing/stats/*.json"
+format = "json"
 columns = "router string, ts timestamp, bytes bigint, place struct<city:string>"
 time = "ts"
 period = "5m"

@@ -150,13 +150,13 @@ def test_pattern(check: Check, path: str, expected: str) -> None:
 
 
 def test_feeds_with_the_same_files(check: Check) -> None:
-    toml = "[feeds.x]\npath = './landing//stats/*.csv'\nformat = 'csv'\n[feeds.y]\npath = 'landing/*/a*.csv'\nformat='csv'\n"
+    toml = "[feeds.x]\npath = './landing//stats/*.json'\nformat = 'csv'\n[feeds.y]\npath = 'landing/*/a*.csv'\nformat='csv'\n"
     toml += "[feeds.z]\npath = 'landing/sites/*'\nformat = 'json'\n[feeds.all]\npath = 'landing/*/*'\nformat = 'csv'\n"
     assert check(toml=toml) == [
         "penstock.toml:3: warning: every file of feed `stats` is also one of feed `all` (penstock.toml:24), and is loaded twice",
         "penstock.toml:10: warning: every file of feed `sites` is also one of feed `all` (penstock.toml:24), and is loaded twice",
         "penstock.toml:10: warning: every file of feed `sites` is also one of feed `z` (penstock.toml:21), and is loaded twice",
-        "penstock.toml:15: feed `x` has the same `path` as feed `stats` (penstock.toml:3): 'landing/stats/*.csv'; one feed can fill several tables: give them feed = \"stats\"",
+        "penstock.toml:15: feed `x` has the same `path` as feed `stats` (penstock.toml:3): 'landing/stats/*.json'; one feed can fill several tables: give them feed = \"stats\"",
         "penstock.toml:18: warning: every file of feed `y` is also one of feed `all` (penstock.toml:24), and is loaded twice",
         "penstock.toml:21: warning: every file of feed `z` is also one of feed `all` (penstock.toml:24), and is loaded twice",
     ]  # fmt: skip

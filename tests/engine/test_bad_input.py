@@ -97,10 +97,10 @@ def test_bad_files_and_rows(project: Write, spark: SparkSession) -> None:
         assert [(file, line) for file, line, _ in refused] == [("landing/c/rows.csv", n) for n in (3, 4, 5, 6, 7)]
         assert [reason.split(" (")[0] for _, _, reason in refused] == [
             "the event time ts is null",
-            "a value does not have the column's type, or the row has too many or too few columns",
+            "the value of v does not fit its type int",
             "breaks the rule: v >= 0",
             "the event time ts is more than 1d ahead of the file's arrival",
-            "a value does not have the column's type, or the row has too many or too few columns",
+            "the row has too many or too few columns, or cannot be parsed",
         ]
         assert rows(con, "SELECT line FROM lake.j_quarantine") == [(2,), (3,)]
         assert state.tables["c"].counts.quarantined_rows == 5

@@ -26,7 +26,22 @@ TIME_TYPES = ("timestamp", "timestamp_ntz", "date")
 _UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".inprogress")
 _WILD = re.compile(r"[*?\[]")
 # What Penstock itself says to Spark.
-_OURS = {"mode", "columnnameofcorruptrecord", "inferschema", "path"}
+_OURS = {"mode", "columnnameofcorruptrecord", "inferschema", "enforceschema", "path", "linesep"}
+# With these, rows would be left out or put elsewhere without a word.
+_HIDING = {
+    "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "ignorecorruptfiles", "ignoremissingfiles", "basepath",
+    "singlevariantcolumn", "rescueddatacolumn", "__globpaths__",
+}  # fmt: skip
+_IDLE = {
+    "multiline",
+    "nanvalue",
+    "positiveinf",
+    "negativeinf",
+    "locale",
+    "prefersdate",
+    "samplingratio",
+    "columnpruning",
+}
 
 
 def feed_problems(feed: FeedDeclaration, folder: Path, kept_out: Iterable[Path]) -> Iterator[Problem]:
@@ -155,21 +170,29 @@ def _options(feed: FeedDeclaration) -> Iterator[Problem]:
         what = f"feed `{feed.name}`: option `{key}`"
         if word in _OURS:
             yield Problem(where, f"{what} is set by Penstock; leave it out")
-        elif word == "encoding":
+        elif word in _HIDING:
+            yield Problem(where, f"{what} would leave out rows without a word; leave it out")
+        elif config.format == "parquet":
+            yield Problem(where, f"{what} has no meaning for Parquet files", "warning")
+        elif word in ("encoding", "charset"):
             try:
                 codecs.lookup(str(value))
             except LookupError:
                 yield Problem(
                     where, f'{what} is {value!r}, which is not an encoding; write for example "utf-8" or "latin-1"'
                 )
-        elif word in ("sep", "delimiter", "quote") and config.format == "csv" and len(str(value)) != 1:
+        elif (
+            word in ("sep", "delimiter", "quote", "escape", "comment")
+            and config.format == "csv"
+            and len(str(value)) != 1
+        ):
             yield Problem(where, f"{what} is {value!r}; expected one character")
         elif word == "header" and str(value).lower() not in ("true", "false"):
             yield Problem(where, f"{what} is {value!r}; expected true or false")
         elif word == "multiline" and config.format == "json" and str(value).lower() == "true":
             yield Problem(where, f"{what}: JSON files are read one object per line; deliver them so")
-        elif config.format == "parquet" and word in ("sep", "delimiter", "header", "quote", "encoding"):
-            yield Problem(where, f"{what} has no meaning for Parquet files", "warning")
+        elif word in _IDLE:
+            yield Problem(where, f"{what} has no effect; see the settings of feeds in docs/declare.md", "warning")
 
 
 # Columns
@@ -181,7 +204,13 @@ def columns_of(declaration: FeedDeclaration | TableDeclaration, what: str) -> tu
     if text is None:
         return None, []
     try:
-        return parse_ddl(text), []
+        columns = parse_ddl(text)
+        if isinstance(declaration, FeedDeclaration) and declaration.config.format == "csv":
+            where = declaration.at("columns")
+            nested = [column for column in columns if "<" in column.type]
+            expected = "a value of a CSV file is text; declare it as string"
+            return columns, [Problem(where, f"{what}: column `{c.name}` is {c.type}, but {expected}") for c in nested]
+        return columns, []
     except WrongColumns as error:
         first = declaration.at(f"columns.{CONTENT}")
         return None, [

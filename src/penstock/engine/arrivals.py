@@ -19,7 +19,8 @@ from sqlalchemy import Connection
 
 from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
 from penstock.declare.api import FeedDeclaration
-from penstock.engine.inspect import Malformed, checksum_of, look_at
+from penstock.engine.inspect import checksum_of, look_at
+from penstock.engine.records import Malformed
 from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
 from penstock.model.time import parse_instant
@@ -28,6 +29,7 @@ from penstock.store.store import Store
 # Names by which writers mark what is not ready yet.
 _UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
 _AT_ONCE = 500
+EMPTY = "the file is empty"
 
 
 @dataclass(slots=True)
@@ -155,7 +157,8 @@ class Arrivals:
                 promise = self._promise(feed, path, now_us)
                 checksum = checksum_of(Path(path))
             else:
-                checksum = look_at(Path(path), feed.config, schema).checksum
+                look = look_at(Path(path), feed.config, schema)
+                checksum, reason = look.checksum, EMPTY if look.empty else None
         except Malformed as malformed:
             checksum, reason = checksum_of(Path(path)), str(malformed)
         return _Look(FeedFile(self._uri(path), checksum, found.size, now_us), found.mtime_ns, reason, promise)
@@ -169,13 +172,16 @@ class Arrivals:
             # Touched, not changed: keep what is known of it.
             self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)
             return []
+        span = self._store.loaded_span(conn, feed.name, file.uri) if row is not None else None
+        if look.reason == EMPTY and span is not None:
+            # A loaded file that says nothing now says that there are no rows.
+            look = replace(look, reason=None)
         status = "quarantined" if look.reason is not None else "loaded" if look.promise is not None else "pending"
         self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
         if look.reason is not None:
             return [FileQuarantined(now_us, feed.name, file, look.reason)]
         if look.promise is not None:
             return [replace(look.promise, at_us=now_us)]
-        span = self._store.loaded_span(conn, feed.name, file.uri) if row is not None else None
         if span is not None:
             return [FileRewritten(now_us, feed.name, file, span)]
         return [FileArrived(now_us, feed.name, file)]

@@ -65,7 +65,8 @@ class FeedSchemas:
         folder = self._warehouse.declarations.folder
         links = Links(self._warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         try:
-            paths = links.to([folder / file.uri for file in files], f".{declaration.config.format}")
+            place = links.place()
+            paths = [place.link(folder / f.uri, n, f".{declaration.config.format}") for n, f in enumerate(files)]
             schema = infer_schema(session, declaration, paths)
         finally:
             links.clear()

@@ -6,37 +6,32 @@ loading. The look also gives the checksum by which a file is known.
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import csv
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.declare.config import FeedConfig
 from penstock.engine.links import compression
+from penstock.engine.records import Malformed, TextForm, check_quotes, header, opened, records
 from penstock.model.schema import Schema
 
 _CHUNK = 1 << 20
 _WHOLE_NUMBERS = ["tinyint", "smallint", "int", "bigint"]
 
 
-class Malformed(Exception):
-    """The file cannot be loaded as it is; the message is the reason that users see."""
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     checksum: str
-    # The order of columns in a CSV file's header; empty for other formats.
-    header: tuple[str, ...] = ()
+    # Not a row in it, not even a header.
+    empty: bool = False
 
 
 def checksum_of(path: Path) -> str:
@@ -47,66 +42,59 @@ def checksum_of(path: Path) -> str:
 def look_at(path: Path, config: FeedConfig, schema: Schema | None) -> Look:
     """Raises `Malformed` where the file must be set aside."""
     if path.stat().st_size == 0:
-        raise Malformed("the file is empty")
+        return Look(checksum_of(path), empty=True)
+    if config.format == "parquet":
+        check_shape(path, config, schema)
+        return Look(checksum_of(path))
+    form = TextForm.of(config)
+    digest, blank = _read_text(path, form)
+    if not blank:
+        check_shape(path, config, schema)
+        if form.csv:
+            check_quotes(path, form)
+    return Look(digest, blank)
+
+
+def check_shape(path: Path, config: FeedConfig, schema: Schema | None) -> None:
+    """Whether a file has the columns that it should have, as far as its beginning or its footer tells."""
+    if path.stat().st_size == 0:
+        return
     if config.format == "parquet":
         _look_at_parquet(path, schema)
-        return Look(checksum_of(path))
-    digest, first = _read_text(path, str(config.options.get("encoding", "utf-8")))
-    if config.format == "json":
-        _look_at_json(first, schema)
-        return Look(digest)
-    return Look(digest, _look_at_csv(first, config, schema))
+    elif config.format == "json":
+        _look_at_json(next(records(path, TextForm.of(config)), (1, ""))[1], schema)
+    elif (form := TextForm.of(config)).header and schema is not None:
+        _check_header(header(path, form), schema)
 
 
-def header_of(path: Path, config: FeedConfig) -> tuple[str, ...]:
-    """The columns of a CSV file, in its own order."""
-    with _opened(path) as stream:
-        line = stream.readline(_CHUNK).decode(str(config.options.get("encoding", "utf-8")), "replace")
-    return _look_at_csv(line, config, None)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    opened = {"": open, ".gz": gzip.open, ".bz2": bz2.open}[compression(path)]
-    return opened(path, "rb")  # type: ignore[operator,no-any-return]
-
-
-def _read_text(path: Path, encoding: str) -> tuple[str, str]:
-    """Checksum and first line; the whole file is decoded so that a bad byte is found before anything is loaded."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+def _read_text(path: Path, form: TextForm) -> tuple[str, bool]:
+    """Checksum, and whether there is nothing but blanks; the whole file is decoded so that a bad byte is found before
+    anything is loaded."""
+    decoder = codecs.getincrementaldecoder(form.encoding)()
     digest = hashlib.sha256()
-    first = ""
+    blank = True
     line = 1
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
                 text = decoder.decode(chunk)
-                if "\n" not in first:
-                    first += text
+                if line == 1 and "\0" in text[:4096]:
+                    raise Malformed("holds binary data, expected text")
+                blank = blank and not text.strip("\ufeff \t\r\n")
                 line += chunk.count(b"\n")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise Malformed(
-            f"not {encoding} text near line {line}: {error.reason} at byte 0x{error.object[error.start]:02x}"
+            f"not {form.encoding} text near line {line}: {error.reason} at byte 0x{error.object[error.start]:02x}"
         ) from None
-    except (OSError, EOFError) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Malformed(f"cannot be read: {error}") from None
-    if "\0" in first[:4096]:
-        raise Malformed("holds binary data, expected text")
     # What is compressed has another content than the file's bytes; a file is known by those.
-    return digest.hexdigest()[:32] if not compression(path) else checksum_of(path), first.split("\n", 1)[0].rstrip("\r")
+    return digest.hexdigest()[:32] if not compression(path) else checksum_of(path), blank
 
 
-def _look_at_csv(first: str, config: FeedConfig, schema: Schema | None) -> tuple[str, ...]:
-    if str(config.options.get("header", True)).lower() == "false":
-        return ()
-    separator = str(config.options.get("sep", config.options.get("delimiter", ",")))
-    quote = str(config.options.get("quote", '"'))
-    found = tuple(
-        name.strip().lstrip("\ufeff") for name in next(csv.reader([first], delimiter=separator, quotechar=quote), [])
-    )
-    if schema is None:
-        return found
+def _check_header(found: tuple[str, ...], schema: Schema) -> None:
     expected = [column.name for column in schema]
     have, want = {name.lower() for name in found}, {name.lower() for name in expected}
     if have != want or len(found) != len(expected):
@@ -115,28 +103,34 @@ def _look_at_csv(first: str, config: FeedConfig, schema: Schema | None) -> tuple
             + "; ".join(_differences(found, expected))
             + f" (found {', '.join(found)[:300] or 'nothing'})"
         )
-    return found
 
 
 def _differences(found: tuple[str, ...], expected: list[str]) -> Iterator[str]:
     have, want = {name.lower() for name in found}, {name.lower() for name in expected}
     if missing := [name for name in expected if name.lower() not in have]:
         yield f"missing {', '.join(missing)}"
-    if extra := [name for name in found if name.lower() not in want]:
+    if "" in have:
+        yield "a column without a name"
+    if extra := [name for name in found if name and name.lower() not in want]:
         yield f"unexpected {', '.join(extra)[:200]}"
     if len(have) < len(found):
         yield "a column stands twice"
 
 
 def _look_at_json(first: str, schema: Schema | None) -> None:
-    if not first.strip():
-        raise Malformed("the first line is blank, expected one JSON object per line")
     try:
         record = json.loads(first)
     except ValueError as error:
         raise Malformed(f"the first line is not a JSON object: {error}") from None
     if not isinstance(record, dict):
         raise Malformed(f"the first line is a JSON {type(record).__name__}, expected an object per line")
+    other = {name.lower(): name for name in record if name not in {column.name for column in schema or ()}}
+    if schema and (
+        alike := [column.name for column in schema if column.name.lower() in other and column.name not in record]
+    ):
+        raise Malformed(
+            f"wrong columns: found {other[alike[0].lower()]}, expected {alike[0]} (in JSON the case counts)"
+        )
     if schema and not {column.name for column in schema} & set(record):
         raise Malformed(
             f"wrong columns: found {', '.join(record)[:300]}; expected {', '.join(column.name for column in schema)}"

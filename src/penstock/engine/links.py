@@ -9,7 +9,8 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -57,16 +58,29 @@ class Links:
         self._folder = folder
         self._numbers = count()
 
-    def to(self, files: Sequence[Path], suffix: str) -> list[str]:
-        """A path for each file; the n-th has the name n, and a suffix by which Spark knows what it is."""
-        place = self._folder / str(next(self._numbers))
-        place.mkdir(parents=True)
-        found = []
-        for number, file in enumerate(files):
-            link = place / f"{number}{suffix}{compression(file) if suffix != '.parquet' else ''}"
-            link.symlink_to(file.absolute())
-            found.append(plain(str(link)))
-        return found
+    def place(self) -> Place:
+        """A place for some files, apart from others."""
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir(parents=True)
+        return Place(folder)
 
     def clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Files under plain names: the n-th is called n, with a suffix by which Spark knows what it is."""
+
+    folder: Path
+
+    def link(self, file: Path, number: int, suffix: str) -> str:
+        link = self.folder / f"{number}{suffix}{compression(file) if suffix != '.parquet' else ''}"
+        link.symlink_to(file.absolute())
+        return plain(str(link))
+
+    def made(self, number: int, suffix: str, make: Callable[[Path], None]) -> str:
+        """A file of our own in place of one that Spark cannot read as it is."""
+        target = self.folder / f"{number}{suffix}"
+        make(target)
+        return plain(str(target))

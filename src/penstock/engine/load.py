@@ -1,7 +1,7 @@
 """Loading a base table: delivered files become rows of its partitions, bad rows go to its quarantine.
 
-One pass over the files in the normal case. Only if rows were refused are their files read a second time, as text, to
-tell file and line.
+One pass over the files in the normal case. Only if rows were refused are their files read a second time, record by
+record, to tell file and line.
 """
 
 from __future__ import annotations
@@ -9,26 +9,30 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation, SparkSession, Window
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.control.events import FeedFile
 from penstock.declare.api import FeedDeclaration
 from penstock.declare.warehouse import Definition
-from penstock.engine.inspect import header_of
 from penstock.engine.links import Links
-from penstock.engine.rows import RowsProblem, micros, quoted
+from penstock.engine.records import TextForm, header, read_by_spark, write_records
+from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
+from penstock.engine.values import Values, as_text, text
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
 
 CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"
 TAG = "_penstock_n"
+_RECORDS = "line bigint, row string"
+_SHAPE = "the row has too many or too few columns, or cannot be parsed"
 QUARANTINE: Schema = (
     Column("file", "string"),
     Column("line", "bigint"),
@@ -49,20 +53,42 @@ class FeedReader:
     links: Links
 
     def frame(self, session: SparkSession, files: Sequence[FeedFile], *, tagged: bool = False) -> DataFrame:
-        """Rows of the files with the declared columns, and for text formats what could not be parsed. With a tag, each
+        """Rows of the files with the declared columns, and for text formats why a row is none. With a tag, each
         row says in `_penstock_n` from which of the files it is, counted from 0."""
-        paths = self._paths(files)
+        if not any(file.size_bytes for file in files):
+            more = (Column(CORRUPT, "string"), *([Column(TAG, "int")] if tagged else []))
+            return session.createDataFrame([], struct_of((*self.schema, *more)))
         if self.feed.config.format == "parquet":
             alike: dict[frozenset[str], list[str]] = {}
-            for path in paths:
-                alike.setdefault(self._without_offset(path), []).append(path)
+            for found in self._paths(files):
+                alike.setdefault(self._without_offset(found), []).append(found)
             frames = (self._parquet_frame(session, clocks, some, tagged) for clocks, some in alike.items())
             return reduce(DataFrame.unionAll, frames)
+        form = TextForm.of(self.feed.config)
+        place = self.links.place()
         # CSV columns go by position, so files whose header has another order are read by themselves.
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for file, path in zip(files, paths, strict=True):
-            groups.setdefault(self._order(file), []).append(path)
-        parts = (self._text_frame(session, order, some, tagged) for order, some in groups.items())
+        groups: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
+        for number, file in enumerate(files):
+            if not file.size_bytes:
+                continue
+            path = self.folder / file.uri
+            plain = read_by_spark(path, form)
+            if plain:
+                found = place.link(path, number, f".{self.feed.config.format}")
+            else:
+                found = place.made(number, ".json", partial(write_records, path, form))
+            groups.setdefault((plain, self._order(path, form)), []).append(found)
+        names = [*(quoted(column.name) for column in self.schema), CORRUPT, *([TAG] if tagged else [])]
+        parts = []
+        for (plain, order), paths in groups.items():
+            if plain:
+                reader = session.read.schema(self._as_text(order)).options(**self._options())
+                rows = reader.csv(paths) if form.csv else reader.json(paths)
+                rows = _tagged(rows) if tagged else rows
+            else:
+                rows = session.read.schema(_RECORDS).json(paths)
+                rows = self._parsed(_tagged(rows) if tagged else rows, order)
+            parts.append(self._converted(rows, order).selectExpr(*names))
         return reduce(DataFrame.unionAll, parts)
 
     def _without_offset(self, path: str) -> frozenset[str]:
@@ -91,63 +117,83 @@ class FeedReader:
         if not clocks:
             return rows
         # By the clock of the feed's zone, which may be another than that of the session.
-        zone = _text(f" {self.feed.zone}")
+        zone = text(f" {self.feed.zone}")
         read = {name: f"to_timestamp(concat(cast({quoted(name)} as string), {zone}))" for name in clocks}
         columns = (f"{read[c.name]} as {quoted(c.name)}" if c.name in read else quoted(c.name) for c in self.schema)
         return rows.selectExpr(*columns, *([TAG] if tagged else []))
 
     def _paths(self, files: Sequence[FeedFile]) -> list[str]:
-        """Where Spark finds the files. The n-th is called n there."""
-        return self.links.to([self.folder / file.uri for file in files], f".{self.feed.config.format}")
+        """Where Spark finds the files that have something in them. The n-th is called n there."""
+        place = self.links.place()
+        suffix = f".{self.feed.config.format}"
+        return [place.link(self.folder / file.uri, n, suffix) for n, file in enumerate(files) if file.size_bytes]
 
-    def _order(self, file: FeedFile) -> tuple[str, ...]:
-        if self.feed.config.format != "csv":
-            return ()
-        found = header_of(self.folder / file.uri, self.feed.config)
-        known = {column.name.lower(): column.name for column in self.schema}
-        return tuple(known[name.lower()] for name in found if name.lower() in known)
+    def _order(self, path: Path, form: TextForm) -> tuple[str, ...]:
+        """The columns in the order of the file. Files from before a column was declared do not have it."""
+        every = tuple(column.name for column in self.schema)
+        if not form.header:
+            return every
+        known = {name.lower(): name for name in every}
+        return tuple(known[name.lower()] for name in header(path, form) if name.lower() in known) or every
 
-    def _ordered(self, order: tuple[str, ...]) -> str:
-        """The columns in the order of the file, and one for what cannot be parsed, as DDL."""
-        known = {column.name: column for column in self.schema}
-        columns = tuple(known[name] for name in order) if order else self.schema
-        return ddl((*columns, Column(CORRUPT, "string")))
+    def _as_text(self, order: tuple[str, ...]) -> str:
+        """The columns of a file as text, and one for what cannot be parsed, as DDL."""
+        types = {field.name: as_text(field.dataType) for field in struct_of(self.schema).fields}
+        return ddl((*(Column(name, types[name]) for name in order), Column(CORRUPT, "string")))
 
     def _options(self) -> dict[str, str]:
-        options = {"timeZone": self.feed.zone} | {key: str(value) for key, value in self.feed.config.options.items()}
-        if self.feed.config.format == "csv":
-            options = {"header": "true", **options}
+        ours = {"encoding", "charset", "multiline", "dateformat", "timestampformat", "timestampntzformat"}
+        options = {key: str(value) for key, value in self.feed.config.options.items() if key.lower() not in ours}
+        form = TextForm.of(self.feed.config)
+        if form.csv:
+            options |= {"header": str(form.header).lower(), "escape": form.escape}
         return options | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
-    def _text_frame(self, session: SparkSession, order: tuple[str, ...], paths: list[str], tagged: bool) -> DataFrame:
-        reader = session.read.schema(self._ordered(order)).options(**self._options())
-        rows = reader.csv(paths) if self.feed.config.format == "csv" else reader.json(paths)
-        rows = _tagged(rows) if tagged else rows
-        if not order or order == tuple(column.name for column in self.schema):
-            return rows
-        # Files from before a column was declared do not have it.
-        columns = (
-            quoted(column.name) if column.name in order else f"cast(null as {column.type}) as {quoted(column.name)}"
-            for column in self.schema
-        )
-        return rows.selectExpr(*columns, CORRUPT, *([TAG] if tagged else []))
+    def _parsed(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
+        """Records as Spark's reader would have given them."""
+        options = {key: value for key, value in self._options().items() if key.lower() != "header"}
+        parse = F.from_csv if self.feed.config.format == "csv" else F.from_json
+        kept = [name for name in rows.columns if name != "_r"]
+        return rows.withColumn("_r", parse("row", self._as_text(order), options)).select(*kept, "_r.*")
+
+    def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
+        """Values in place of text, and in place of what could not be parsed the reason."""
+        values = self._values()
+        fields = struct_of(self.schema).fields
+        cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
+        columns = []
+        for field in fields:
+            e, name = quoted(field.name), field.dataType.simpleString()
+            if field.name not in order:
+                columns.append(f"cast(null as {name}) as {e}")
+                continue
+            columns.append(f"{values.value(e, field.dataType)} as {e}")
+            if (test := values.unfit(e, field.dataType)) is not None:
+                cases.append(f"when {test} then {text(f'the value of {field.name} does not fit its type {name}')}")
+        rest = [name for name in rows.columns if name not in {*order, CORRUPT}]
+        return rows.selectExpr(*columns, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
+
+    def _values(self) -> Values:
+        given = {key.lower(): str(value) for key, value in self.feed.config.options.items()}
+        keys = {"date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat"}
+        formats = {kind: given[key] for kind, key in keys.items() if key in given}
+        return Values(self.feed.config.format == "json", formats, self.feed.config.zone)
 
     def reason(self, arrived_us: int) -> str:
         """Why a row is refused, as SQL; null for a good one."""
         config = self.feed.config
         tests: list[tuple[str, str]] = []
         if config.format != "parquet":
-            shape = "a value does not have the column's type, or the row has too many or too few columns"
-            tests.append((f"{CORRUPT} is not null", shape))
+            tests.append((f"{CORRUPT} is not null", CORRUPT))
         if config.time is not None:
             time = quoted(config.time)
-            tests.append((f"{time} is null", f"the event time {config.time} is null"))
+            tests.append((f"{time} is null", text(f"the event time {config.time} is null")))
             ahead = f"the event time {config.time} is more than {format_duration(config.max_ahead)} ahead of the file's arrival"
-            tests.append((f"{micros(config.time)} > {arrived_us + config.max_ahead}L", ahead))
-        tests.extend((f"not coalesce(({rule}), false)", f"breaks the rule: {rule}") for rule in config.rules)
+            tests.append((f"{micros(config.time)} > {arrived_us + config.max_ahead}L", text(ahead)))
+        tests.extend((f"not coalesce(({rule}), false)", text(f"breaks the rule: {rule}")) for rule in config.rules)
         if not tests:
             return "cast(null as string)"
-        cases = " ".join(f"when {test} then {_text(why)}" for test, why in tests)
+        cases = " ".join(f"when {test} then {why}" for test, why in tests)
         return f"case {cases} end"
 
     def refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int, job: str) -> DataFrame:
@@ -172,27 +218,16 @@ class FeedReader:
         return [files[row[0]] for row in rows.select(TAG).distinct().orderBy(TAG).collect()] or list(files)
 
     def _refused(self, session: SparkSession, file: FeedFile, arrived_us: int) -> DataFrame:
-        config = self.feed.config
-        (path,) = self._paths([file])
-        if config.format == "parquet":
-            rows = self._parquet_frame(session, self._without_offset(path), [path])
+        if self.feed.config.format == "parquet":
+            (found,) = self._paths([file])
+            rows = self._parquet_frame(session, self._without_offset(found), [found])
             rows = rows.withColumn("line", rows.metadataColumn("_metadata").getField("row_index") + 1)
             rows = rows.withColumn("row", F.to_json(F.struct(*(column.name for column in self.schema))))
         else:
-            text = session.read.option("encoding", str(config.options.get("encoding", "utf-8"))).text(path)
-            # One task reads one file from top to bottom, so the running id counts its lines.
-            text = text.coalesce(1).select(
-                F.col("value").alias("row"),
-                F.row_number().over(Window.orderBy(F.monotonically_increasing_id())).cast("bigint").alias("line"),
-            )
-            options = {key: value for key, value in self._options().items() if key != "header"}
-            if config.format == "csv":
-                if self._options()["header"].lower() == "true":
-                    text = text.where("line > 1")
-                parsed = F.from_csv("row", self._ordered(self._order(file)), options)
-            else:
-                parsed = F.from_json("row", self._ordered(()), options)
-            rows = text.where(F.trim("row") != "").withColumn("_r", parsed).select("line", "row", "_r.*")
+            form, path = TextForm.of(self.feed.config), self.folder / file.uri
+            made = self.links.place().made(0, ".json", partial(write_records, path, form))
+            order = self._order(path, form)
+            rows = self._converted(self._parsed(session.read.schema(_RECORDS).json(made), order), order)
         rows = rows.withColumn("reason", F.expr(self.reason(arrived_us))).where("reason is not null")
         return rows.select(F.lit(file.uri).alias("file"), "line", "reason", "row")
 
@@ -200,11 +235,6 @@ class FeedReader:
 def _tagged(rows: DataFrame) -> DataFrame:
     name = rows.metadataColumn("_metadata").getField("file_name")
     return rows.withColumn(TAG, F.substring_index(name, ".", 1).cast("int"))
-
-
-def _text(value: str) -> str:
-    """A string literal of Spark SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def infer_schema(session: SparkSession, feed: FeedDeclaration, paths: list[str]) -> Schema:
@@ -251,3 +281,11 @@ def base_rows(
         good.createOrReplaceTempView(reader.feed.name)
         return session.sql(definition.view.sql), seen
     return good, seen
+
+
+def refused_of(seen: Observation) -> int:
+    """The count of refused rows, once the others were written."""
+    try:
+        return int(seen.get["refused"])
+    except Py4JJavaError:
+        return 0  # there were no rows at all, and Spark left the count out of its plan

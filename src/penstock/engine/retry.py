@@ -9,7 +9,9 @@ from penstock.control.events import Event, FeedFile, FileArrived, FileRewritten,
 from penstock.control.filing import QuarantinedFile
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
-from penstock.engine.inspect import Malformed, look_at
+from penstock.engine.arrivals import EMPTY
+from penstock.engine.inspect import look_at
+from penstock.engine.records import Malformed
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 
@@ -66,5 +68,7 @@ def _look_again(warehouse: Warehouse, found: QuarantinedFile, now_us: int) -> tu
         look = look_at(path, feed.config, warehouse.feed_schemas.get(found.feed))
     except Malformed as malformed:
         return str(malformed)
+    if look.empty:
+        return EMPTY
     stat = path.stat()
     return FeedFile(found.file.uri, look.checksum, stat.st_size, now_us), stat.st_mtime_ns

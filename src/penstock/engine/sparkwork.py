@@ -22,7 +22,7 @@ from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.links import Links
-from penstock.engine.load import QUARANTINE, FeedReader, base_rows
+from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.engine.shared import SharedReads, shared_sources
 from penstock.flows.report import FlowReport
@@ -184,7 +184,7 @@ class SparkWork:
                 condition = only(definition)
                 rows = rows if condition is None else rows.where(condition)
                 report, staged = None, {job.table: self._stage(rows, definition, folder, size)}
-            return Loaded(staged, int(seen.get["refused"]) if seen is not None else 0, report)
+            return Loaded(staged, refused_of(seen) if seen is not None else 0, report)
         except RowsProblem:
             raise
         except (PySparkException, Py4JJavaError) as error:
