@@ -150,7 +150,7 @@ def test_pattern(check: Check, path: str, expected: str) -> None:
 
 
 def test_feeds_with_the_same_files(check: Check) -> None:
-    toml = "[feeds.x]\npath = './landing//stats/*.json'\nformat = 'csv'\n[feeds.y]\npath = 'landing/*/a*.csv'\nformat='csv'\n"
+    toml = "[feeds.x]\npath = './landing//stats/*.json'\nformat = 'json'\n[feeds.y]\npath = 'landing/*/a*.csv'\nformat='csv'\n"
     toml += "[feeds.z]\npath = 'landing/sites/*'\nformat = 'json'\n[feeds.all]\npath = 'landing/*/*'\nformat = 'csv'\n"
     assert check(toml=toml) == [
         "penstock.toml:3: warning: every file of feed `stats` is also one of feed `all` (penstock.toml:24), and is loaded twice",

@@ -170,6 +170,8 @@ def _options(feed: FeedDeclaration) -> Iterator[Problem]:
         what = f"feed `{feed.name}`: option `{key}`"
         if word in _OURS:
             yield Problem(where, f"{what} is set by Penstock; leave it out")
+        elif word == "timezone":
+            yield Problem(where, f'{what} is said by the feed: zone = "{value}"')
         elif word in _HIDING:
             yield Problem(where, f"{what} would leave out rows without a word; leave it out")
         elif config.format == "parquet":

@@ -158,7 +158,7 @@ class FeedReader:
 
     def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         """Values in place of text, and in place of what could not be parsed the reason."""
-        values = self._values()
+        values = self._values(rows.sparkSession)
         fields = struct_of(self.schema).fields
         cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
         columns = []
@@ -173,11 +173,12 @@ class FeedReader:
         rest = [name for name in rows.columns if name not in {*order, CORRUPT}]
         return rows.selectExpr(*columns, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
 
-    def _values(self) -> Values:
+    def _values(self, session: SparkSession) -> Values:
         given = {key.lower(): str(value) for key, value in self.feed.config.options.items()}
         keys = {"date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat"}
         formats = {kind: given[key] for kind, key in keys.items() if key in given}
-        return Values(self.feed.config.format == "json", formats, self.feed.config.zone)
+        same = session.conf.get("spark.sql.session.timeZone") == self.feed.zone
+        return Values(self.feed.config.format == "json", formats, None if same else self.feed.zone)
 
     def reason(self, arrived_us: int) -> str:
         """Why a row is refused, as SQL; null for a good one."""
