@@ -86,7 +86,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         "reformat: `quantity` is int",
         'not_null 2: default= and bad="default" go together',
         "has_type: column `note`: 'integre' is not a type of Spark",
-        "scd2: unknown column `when`",
+        "k: when is known: unknown column `when`",
         "difference: `nowhere` is no target of this flow",
     ]
     assert "union: column `country` is in one of the inputs only" in found
@@ -109,7 +109,7 @@ def test_history_needs_the_whole_table() -> None:
 
     (table,) = people.tables
     _, found = check_flow(people.flow, {"orders": ORDERS}, table)
-    assert "it looks at what is loaded, so the flow cannot have partitions" in found[0].message
+    assert "it looks at all that came, so the flow cannot have partitions" in found[0].message
     assert found[0].where.line == test_history_needs_the_whole_table.__code__.co_firstlineno + 3
 
 

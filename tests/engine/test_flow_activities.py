@@ -245,10 +245,10 @@ OTHERS: list[tuple[Activity, tuple[str, ...], str]] = [
         "SELECT k, row_number() OVER (ORDER BY k NULLS FIRST) FROM (SELECT DISTINCT k FROM t)",
     ),
     (
-        Overwrite(("id",), "current"),
-        ("once",),
-        "SELECT * FROM once UNION ALL SELECT id, k, v FROM dim WHERE is_current AND id NOT IN (SELECT id FROM once WHERE id IS "
-        "NOT NULL)",
+        Overwrite(("k",), "seen"),
+        ("t",),
+        "SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY seen DESC NULLS LAST, id DESC NULLS LAST, v DESC NULLS "
+        "LAST, price DESC NULLS LAST, note DESC NULLS LAST, day DESC NULLS LAST) = 1",
     ),
     (
         Difference(("id",), "current"),
@@ -334,38 +334,44 @@ def test_keys_are_attached_to_every_row(stocked: Bench) -> None:
     assert len(set(known.values())) == len(known) and known["b"] == 4 and known[None] == 9
 
 
-def model_of_versions(before: list[tuple[Any, ...]], came: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
-    """Type 2, one key at a time, as one would say it."""
-    closed = [row for row in before if not row[5]]
-    current = {row[0]: row for row in before if row[5]}
-    result = list(closed)
-    for key in {row[0] for row in came} | set(current):
-        versions = [(current[key][3], current[key][1:3])] if key in current else []
-        news: dict[Any, tuple[Any, ...]] = {}
-        for row in sorted((r for r in came if r[0] == key), key=lambda r: [(v is not None, v) for v in r[1:3]]):
-            news[row[3]] = row[1:3]  # of one moment the last in order counts
-        for at, values in sorted(news.items()):
-            if versions and (at <= versions[0][0] if key in current else False):
-                continue
+def model_of_versions(came: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """Type 2, one key at a time, as one would say it: (key, k, v, at, file)."""
+    result = []
+    for key in {row[0] for row in came}:
+        at: dict[Any, tuple[Any, ...]] = {}
+        own = [row for row in came if row[0] == key]
+        for row in sorted(own, key=lambda row: (row[4], [(value is not None, value) for value in row[1:3]])):
+            at[row[3]] = row[1:3]  # of one moment the one that came last counts, and in the end the greatest
+        versions: list[tuple[Any, tuple[Any, ...]]] = []
+        for since, values in sorted(at.items()):
             if not versions or versions[-1][1] != values:
-                versions.append((at, values))
-        ends = [at for at, _ in versions[1:]] + [None]
-        result += [(key, *values, at, end, end is None) for (at, values), end in zip(versions, ends, strict=True)]
+                versions.append((since, values))
+        ends = [since for since, _ in versions[1:]] + [None]
+        result += [(key, *values, since, end, end is None) for (since, values), end in zip(versions, ends, strict=True)]
     return Counter(result)
 
 
 def test_versions_of_a_dimension(stocked: Bench) -> None:
+    chance = random.Random(7)
     came = [
-        (row[0], row[1], row[2], row[6]) for row in stocked.tables["t"][1] if row[6] is not None and row[0] is not None
+        (row[0], row[1], row[2], row[6], chance.randrange(3)) for row in stocked.tables["t"][1] if row[6] is not None
     ]
-    rows = stocked.spark.createDataFrame(came, "id bigint, k string, v int, since timestamp_ntz")
-    given = Inputs((rows,), stocked.loaded)
-    found = realise(Versions(("id",), "since", "dim"), given)
-    expected = model_of_versions(stocked.tables["dim"][1], came)
-    assert collected(found) == expected
-    # The same again changes nothing.
-    stocked.frames["dim_2"] = stocked.spark.createDataFrame(found.collect(), found.schema)
-    assert collected(realise(Versions(("id",), "since", "dim_2"), given)) == expected
+    rows = stocked.spark.createDataFrame(came, f"id bigint, k string, v int, since timestamp_ntz, {FILE} bigint")
+    versions = Versions(("id",), "since")
+    assert collected(realise(versions, Inputs((rows,), stocked.loaded))) == model_of_versions(came)
+    assert_shape(versions, Inputs((rows.drop(FILE),), stocked.loaded))
+
+
+def test_a_difference_needs_one_row_for_a_key(stocked: Bench) -> None:
+    rows = stocked.spark.createDataFrame(
+        [(1, "a", 1), (1, "b", 1), (2, "c", 1), (2, "c", 1)], "id bigint, k string, v int"
+    )
+    one = rows.where("id = 2")
+    assert collected(realise(Difference(("id",), "nothing"), Inputs((one,), stocked.loaded))) == Counter(
+        [(2, "c", 1, "insert")]
+    )
+    with pytest.raises(Exception, match="difference: there are several rows with id 1 and other values; keep one"):
+        realise(Difference(("id",), "nothing"), Inputs((rows,), stocked.loaded)).collect()
 
 
 def test_a_look_up_that_could_be_one_of_several_says_so(stocked: Bench) -> None:

@@ -85,10 +85,6 @@ def test_also_against_what_is_loaded(spark: SparkSession, tmp_path: Path, seed: 
     loaded = {
         "codes": ("note string, code bigint", [("12", 1), ("x7", 2), ("none", 3)]),
         "newest": ("id bigint, v int", [(n, 4) for n in range(-20, 60)]),
-        "versions": (
-            "k string, v int, valid_from bigint, valid_to bigint, is_current boolean",
-            [("a", 1, -9, -5, False), ("a", 2, -5, None, True), ("z", 0, -1, None, True)],
-        ),
     }
     for table, (columns, rows) in loaded.items():
         spark.createDataFrame(rows, columns).write.parquet(str(tmp_path / table / "before"))

@@ -88,6 +88,8 @@ class TableDeclaration(Declaration):
     broken: frozenset[str] = frozenset()
     # The flow that makes it, perhaps with other tables.
     flow: Flow | None = None
+    # Of a feed of snapshots: it keeps the rows of every one.
+    every: bool = False
 
     @property
     def is_plain(self) -> bool:

@@ -52,7 +52,7 @@ class Definer:
         own, found = columns_of(declaration, what)
         self.problems.extend(found)
         feed = self.feeds.get(declaration.config.feed or "")
-        restated = feed is not None and feed.config.mode == "snapshot"
+        restated = feed is not None and feed.config.mode == "snapshot" and not declaration.every
         definition = Definition(
             table, declaration, time_of(declaration, self.feeds), own, columns=own, restated=restated
         )

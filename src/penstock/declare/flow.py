@@ -248,13 +248,15 @@ class Rows:
         new = self._then(NewKeys(natural, key, keys)).into(keys, append=True)
         return self._then(AttachKey(natural, key, keys), new)
 
-    def scd1(self, into: str, *, key: Names, **settings: Any) -> Rows:
-        """A dimension in which the newest values overwrite the older ones."""
-        return self._then(Overwrite(_names(key), into)).into(into, **settings)
+    def scd1(self, into: str, *, key: Names, at: str | None = None, **settings: Any) -> Rows:
+        """A dimension in which the newest values of a key overwrite the older ones: the newest by the column `at`, else those
+        that were delivered last."""
+        return self._then(Overwrite(_names(key), at)).into(into, **settings)
 
-    def scd2(self, into: str, *, key: Names, at: str, **settings: Any) -> Rows:
-        """A dimension that keeps every version, with valid_from, valid_to and is_current."""
-        return self._then(Versions(_names(key), at, into)).into(into, **settings)
+    def scd2(self, into: str, *, key: Names, at: str, bad: Bad = "reject", **settings: Any) -> Rows:
+        """A dimension that keeps every version, with valid_from, valid_to and is_current. A row without a time is bad."""
+        placed = self.not_null(at, bad=bad, name=f"{into}: {at} is known")
+        return placed._then(Versions(_names(key), at)).into(into, **settings)
 
     def difference(self, loaded: str, *, key: Names, name: str | None = None) -> Rows:
         """Rows that differ from what is loaded in a target of this flow; `change` says how."""

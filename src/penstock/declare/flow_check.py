@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from penstock.declare.api import TableDeclaration
+from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.problems import Location, Problem
 from penstock.declare.sql_functions import is_chance, is_generator
 from penstock.declare.sql_model import Block
 from penstock.declare.sqlview import SqlProblem, View, analyse
 from penstock.flows.activities import UNKNOWN, Activity, Difference, NewKeys, Typed, Wrong
 from penstock.flows.description import Flow, Target, TypedFlow, typed
+from penstock.flows.snapshots import NoSnapshots, of_every_snapshot
 from penstock.model.schema import Column, Schema
 
 _ROWS = "rows"
@@ -93,12 +94,12 @@ def check_flow(
 
 
 def _history(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
-    """What looks at the loaded rows of a table needs them as a whole, and to be the only one who makes them."""
+    """What looks at everything that came, or is loaded, needs it as a whole."""
     if declaration.config.partition == "none" or "partition" in declaration.broken:
         return
     for step in flow.steps:
-        if isinstance(step.does, Activity) and step.does.loaded is not None:
-            message = f"flow `{flow.name}`, {step.name}: it looks at what is loaded, so the flow cannot have partitions"
+        if isinstance(step.does, Activity) and step.does.of_all:
+            message = f"flow `{flow.name}`, {step.name}: it looks at all that came, so the flow cannot have partitions"
             yield Problem(Location(declaration.where.file, step.line), f"{message}; leave out `partition`")
 
 
@@ -121,6 +122,54 @@ def _only_new(flow: Flow, name: str) -> bool:
         return True
     inputs = step.inputs[:1] if isinstance(step.does, Activity) and step.does.looks_up else step.inputs
     return isinstance(step.does, Activity) and bool(inputs) and all(_only_new(flow, each) for each in inputs)
+
+
+def keep_snapshots(tables: dict[str, TableDeclaration], feeds: Mapping[str, FeedDeclaration]) -> Iterator[Problem]:
+    """Where a flow makes dimensions or keys of a table that holds the newest snapshot only, a table beside it keeps the rows of
+    all, and the flow reads those."""
+    done: dict[str, Flow] = {}
+    for name, declaration in list(tables.items()):
+        flow = declaration.flow
+        if flow is None or declaration.config.feed is not None:
+            continue
+        if flow.name not in done:
+            newest = {s: f"{s}_snapshots" for s in flow.sources if s in tables and _is_newest(tables[s], feeds)}
+            try:
+                done[flow.name] = of_every_snapshot(flow, newest)
+            except NoSnapshots as error:
+                done[flow.name] = flow
+                where = Location(declaration.where.file, error.step.line or declaration.where.line)
+                yield Problem(where, f"flow `{flow.name}`, {error.step.name}: {error}")
+            for source in newest:
+                if newest[source] in done[flow.name].sources:
+                    yield from _with_snapshots(tables, source, newest[source])
+        sources = {
+            key: text
+            for key, text in declaration.config.sources.items()
+            if key in done[flow.name].sources or key not in flow.sources
+        }
+        config = declaration.config.model_copy(update={"sources": sources})
+        tables[name] = replace(declaration, flow=done[flow.name], config=config)
+
+
+def _is_newest(table: TableDeclaration, feeds: Mapping[str, FeedDeclaration]) -> bool:
+    feed = feeds.get(table.config.feed or "")
+    return feed is not None and feed.config.mode == "snapshot" and table.config.partition == "none" and not table.every
+
+
+def _with_snapshots(tables: dict[str, TableDeclaration], source: str, name: str) -> Iterator[Problem]:
+    table = tables[source]
+    if name in tables and not tables[name].every:
+        yield Problem(
+            tables[name].where,
+            f"table `{name}` has the name of the one that keeps all snapshots of `{source}`; call it otherwise",
+        )
+    elif table.flow is not None:
+        message = f"flow `{table.flow.name}` loads `{source}` from snapshots, so that other flows can make no dimensions or keys of it"
+        yield Problem(table.where, f"{message}; let them read the feed's own table, and do there what this flow does")
+    else:
+        config = table.config.model_copy(update={"group": None, "freshness": None, "guarantee": False})
+        tables.setdefault(name, replace(table, name=name, config=config, every=True))
 
 
 def base_flow_problems(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:

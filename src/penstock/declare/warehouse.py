@@ -28,7 +28,7 @@ from penstock.declare.check_targets import target_problems, unproven_problems
 from penstock.declare.config import TableConfig
 from penstock.declare.define import Definer, sql_problems, time_of
 from penstock.declare.definition import Definition, Warehouse
-from penstock.declare.flow_check import base_flow_problems
+from penstock.declare.flow_check import base_flow_problems, keep_snapshots
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
 from penstock.declare.sqlview import SqlProblem, source_lines
@@ -70,6 +70,7 @@ class _Checker:
             self.feeds.setdefault(feed.name, feed.in_zone(self.zone))
         for table in declarations.tables:
             self.tables.setdefault(table.name, table)
+        self.problems.extend(keep_snapshots(self.tables, self.feeds))
         # Spark does not tell `Flows` from `flows`.
         self.spelled = {name.lower(): name for name in (*self.tables, *self.feeds, *declarations.opaque)}
         self.feed_schemas = known

@@ -175,7 +175,7 @@ class Executor:
                 feed = self.warehouse.definitions[job.table].table.feed
                 assert feed is not None
                 span = _span(publications[0].changed)
-                if not self.warehouse.graph.flows[job.table] and self.warehouse.graph.feeds[feed].mode == "append":
+                if not self.warehouse.graph.flows[job.table] and not self.warehouse.definitions[job.table].restated:
                     span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
                 self.store.mark_loaded(conn, job.table, feed, job.files, span)
             how = ", ".join(dict.fromkeys(one.how for one in computed))

@@ -25,12 +25,12 @@ class SharedReads:
     def __init__(self, session: SparkSession, sources: frozenset[str]) -> None:
         self._session = session
         self._sources = sources
-        self._frames: dict[tuple[str, ...], DataFrame] = {}
+        self._frames: dict[tuple[object, ...], DataFrame] = {}
 
     def read(self, source: str, paths: Sequence[str], schema: Schema, size_bytes: int) -> DataFrame:
         if source not in self._sources or not paths:
             return read_files(self._session, paths, schema, size_bytes)
-        key = tuple(paths)
+        key = (schema, *paths)
         if key not in self._frames:
             self._frames[key] = read_files(self._session, paths, schema, size_bytes).persist(
                 StorageLevel.MEMORY_AND_DISK

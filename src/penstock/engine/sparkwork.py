@@ -20,6 +20,7 @@ from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.derive import Derivation, Slice, check_partitions
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.progress import Watched
+from penstock.engine.flows.realise import FILE, hidden_of
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.links import Links
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
@@ -127,7 +128,7 @@ class SparkWork:
         reader = self._reader(definition)
         self._still_there(reader, job.files)
         table = definition.table
-        snapshot = self.warehouse.graph.feeds[table.feed or ""].mode == "snapshot"
+        snapshot = definition.restated
         # Of snapshots without partitions only the newest counts.
         files = job.files[-1:] if snapshot and table.grain is WHOLE else job.files
         made: list[Made] = []
@@ -169,7 +170,22 @@ class SparkWork:
         size = sum(file.size_bytes for file in files)
         arrived = max(file.arrived_us for file in files)
         try:
+            if definition.declaration.every and len(files) > 1:
+                parts = [
+                    self._load_files(job, definition, reader, [file], f"{folder}-{number}", restate, inside=inside)
+                    for number, file in enumerate(files)
+                ]
+                staged_ = [part.staged[job.table] for part in parts]
+                every = tuple(file for part in staged_ for file in part.files)
+                whole = replace(staged_[0], files=every)
+                return Loaded({job.table: whole}, sum(part.refused for part in parts))
             rows, seen = base_rows(self.session, definition, reader, files, arrived)
+            if definition.declaration.every:
+                # Snapshots are told apart by when they came.
+                rows = rows.selectExpr(
+                    "*",
+                    f"{arrived * 1000 + job.files.index(files[0]) if files[0] in job.files else arrived * 1000}L as {FILE}",
+                )
             folder += "-restated" if inside else ""
 
             def only(own: Definition) -> str | None:
@@ -183,7 +199,7 @@ class SparkWork:
             else:
                 condition = only(definition)
                 rows = rows if condition is None else rows.where(condition)
-                report, staged = None, {job.table: self._stage(rows, definition, folder, size)}
+                report, staged = None, {job.table: self._stage(rows, definition, folder, size, hidden_of(rows))}
             return Loaded(staged, refused_of(seen) if seen is not None else 0, report)
         except RowsProblem:
             raise

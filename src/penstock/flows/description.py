@@ -22,6 +22,8 @@ class Source:
     """Rows of a table of the warehouse, or of the feed that is being loaded."""
 
     table: str
+    # The table keeps the rows of every snapshot; each comes with the number of its own.
+    every: bool = False
 
 
 @dataclass(frozen=True)

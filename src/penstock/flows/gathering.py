@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from penstock.flows.activities import Aggregate, Gather, Part, Shape
 from penstock.flows.activities.group import SET
-from penstock.flows.description import Step, TypedFlow
+from penstock.flows.description import Source, Step, TypedFlow
 from penstock.model.schema import Column
 
 # With fewer aggregates there is little to gain.
@@ -50,9 +50,14 @@ def gathered(typed: TypedFlow, selectivities: Mapping[str, float] | None = None)
 def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[Step]]]:
     """Aggregates of one provider with the same measures."""
     found: dict[tuple[str, object], list[Step]] = {}
+    snapshots: set[str] = set()
+    for step in typed.flow.steps:
+        # Where there are many snapshots, groups are those of each of them.
+        if (isinstance(step.does, Source) and step.does.every) or snapshots.intersection(step.inputs):
+            snapshots.add(step.name)
     for step in typed.flow.steps:
         does = step.does
-        if not isinstance(does, Aggregate) or not does.by or typed.shapes[step.name] is None:
+        if not isinstance(does, Aggregate) or not does.by or typed.shapes[step.name] is None or step.name in snapshots:
             continue
         # Distinct values of a measure would need a further copy of the rows.
         if not any("distinct" in expression.lower() for _, expression in does.expressions):

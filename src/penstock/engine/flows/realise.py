@@ -45,14 +45,20 @@ from penstock.flows.activities.group import SET
 from penstock.model.schema import Schema, parse_ddl
 
 _NUMBER, _FOUND, _LAST = "_penstock_n", "_penstock_found", "_penstock_last"
-# Hidden columns that rows of a flow may have: the delivered file that a row came from. They ride along wherever a row comes
-# from one row; nobody sees them.
-FILE = "_penstock_file"
-HIDDEN = (FILE,)
+# Hidden columns that rows of a flow may have; nobody sees them. The delivered file that a row came from rides along wherever a
+# row comes from one row. Where there are rows of many snapshots, of each the number tells which: everything is then done
+# within each snapshot.
+FILE, SNAPSHOT = "_penstock_file", "_penstock_snapshot"
+HIDDEN = (FILE, SNAPSHOT)
 
 
 def hidden_of(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if name in HIDDEN]
+
+
+def within(*frames: DataFrame) -> list[str]:
+    """What tells snapshots apart, where all of these have many."""
+    return [SNAPSHOT] if all(SNAPSHOT in rows.columns for rows in frames) else []
 
 
 def shown(rows: DataFrame) -> list[str]:
@@ -206,9 +212,18 @@ _JOINS = {"semi": "left_semi", "anti": "left_anti", "full": "full_outer"}
 @realise.register
 def _(activity: Join, given: Inputs) -> DataFrame:
     left, right = given.frames
-    right = right.drop(*hidden_of(right))  # a pair is of the left row's file
-    on = list(activity.keys) if activity.condition is None else F.expr(activity.condition)
-    return left.join(right, on, _JOINS.get(activity.how, activity.how))
+    right = right.drop(FILE)  # a pair is of the left row's file
+    how = _JOINS.get(activity.how, activity.how)
+    both = within(left, right)
+    if activity.condition is None:
+        return left.join(right, [*activity.keys, *both], how)
+    if both:
+        right = right.withColumnRenamed(SNAPSHOT, _NUMBER)
+        found = left.join(right, F.expr(f"({activity.condition}) and {SNAPSHOT} = {_NUMBER}"), how)
+        if how in ("right", "full_outer"):
+            found = found.withColumn(SNAPSHOT, F.expr(f"coalesce({SNAPSHOT}, {_NUMBER})"))
+        return found.drop(_NUMBER)
+    return left.join(right, F.expr(activity.condition), how)
 
 
 @realise.register
@@ -218,15 +233,16 @@ def _(activity: Lookup, given: Inputs) -> DataFrame:
     wanted = activity.columns or tuple(name for name in shown(reference) if name.lower() not in keys)
     # One row for each key, whatever the reference has: a look-up never multiplies rows. Where several differ it must be said
     # which one counts.
+    both = within(rows, reference)
     if activity.order:
         reference = _numbered(Deduplicate(key=activity.keys, order=activity.order), reference).where(f"{_NUMBER} = 1")
-    chosen = extremes(reference, activity.keys, wanted)
+    chosen = extremes(reference, (*activity.keys, *both), wanted)
     told = "look_up: the reference has several rows with"
     found = the_one(activity.keys, told, 'say which one counts with order="…"')
     how = "left" if activity.bad == "default" else "inner"
     columns = [quoted(name) for name in rows.columns]
     columns += [f"{found}.{quoted(name)} as {quoted(name)}" for name in wanted]
-    return rows.join(chosen, list(activity.keys), how).selectExpr(*columns)
+    return rows.join(chosen, [*activity.keys, *both], how).selectExpr(*columns)
 
 
 def extremes(rows: DataFrame, keys: Sequence[str], wanted: Sequence[str]) -> DataFrame:
@@ -247,7 +263,8 @@ def the_one(keys: Sequence[str], told: str, hint: str) -> str:
 @refused.register
 def _(activity: Lookup, given: Inputs) -> DataFrame:
     rows, reference = given.frames
-    return rows.join(reference.select(*map(quoted, activity.keys)), list(activity.keys), "left_anti")
+    on = [*activity.keys, *within(rows, reference)]
+    return rows.join(reference.select(*map(quoted, on)), on, "left_anti")
 
 
 @realise.register
@@ -277,7 +294,7 @@ def _united(frames: Sequence[DataFrame]) -> DataFrame:
 @realise.register
 def _(activity: Aggregate, given: Inputs) -> DataFrame:
     computed = [F.expr(f"{expression} as {quoted(name)}") for name, expression in activity.expressions]
-    return given.rows.groupBy(*map(quoted, activity.by)).agg(*computed)
+    return given.rows.groupBy(*map(quoted, (*activity.by, *within(given.rows)))).agg(*computed)
 
 
 @realise.register
@@ -311,14 +328,16 @@ def _(activity: Deduplicate, given: Inputs) -> DataFrame:
 
 def _numbered(activity: Deduplicate, rows: DataFrame) -> DataFrame:
     """All columns decide in the end, so that the first one is the same every time."""
-    ties = [F.col(quoted(name)) for name, type_ in rows.dtypes if not type_.startswith("map")]
-    window = Window.partitionBy(*map(quoted, activity.key)).orderBy(*(_order(each) for each in activity.order), *ties)
+    ties = [F.col(quoted(name)) for name, type_ in rows.dtypes if "map<" not in type_]
+    window = Window.partitionBy(*map(quoted, (*activity.key, *within(rows)))).orderBy(
+        *(_order(each) for each in activity.order), *ties
+    )
     return rows.withColumn(_NUMBER, F.row_number().over(window))
 
 
 @realise.register
 def _(activity: Pivot, given: Inputs) -> DataFrame:
-    grouped = given.rows.groupBy(*map(quoted, activity.by))
+    grouped = given.rows.groupBy(*map(quoted, (*activity.by, *within(given.rows))))
     return grouped.pivot(activity.column, list(activity.values)).agg(F.expr(activity.aggregate))
 
 

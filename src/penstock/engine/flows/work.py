@@ -17,14 +17,15 @@ from pyspark.sql import functions as F
 
 from penstock.control.events import Job
 from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.derive import Derivation, Slice, check_partitions
+from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
 from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.progress import Watched
-from penstock.engine.flows.realise import hidden_of, shown
+from penstock.engine.flows.realise import FILE, SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
+from penstock.flows.activities import Overwrite, Versions
 from penstock.flows.description import TypedFlow, bound
 from penstock.flows.experience import learned
 from penstock.flows.gathering import gathered
@@ -181,7 +182,9 @@ class FlowWork:
         partitioned: bool,
     ) -> tuple[FlowReport, dict[str, Files]]:
         slices: list[tuple[str, Slice]] = []
+        derivation.lookup = self._with_files(definition, derivation.lookup)
         sources = derivation.sources(partitions, slices.append)
+        sources = {table: self._numbered(table, rows) for table, rows in sources.items()}
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
         key = self._key(job, definition, partitions, slices)
@@ -204,6 +207,28 @@ class FlowWork:
             time.lower(): f"{quoted(time)} is null or {within(time, partitions)}" for time in times if time is not None
         }
         return self._run(job, definition, flow, given, folder, only, cut)
+
+    def _with_files(self, definition: Definition, lookup: Lookup) -> Lookup:
+        """Where rows of equal key are told apart by which came last, those of base tables come with their files."""
+        assert definition.flow is not None
+        ordered = any(isinstance(step.does, Overwrite | Versions) for step in definition.flow.flow.steps)
+
+        def find(table: str, partitions: PartitionSet | None, added_after: int | None) -> Slice:
+            found = lookup(table, partitions, added_after)
+            known = any(column.name == FILE for column in found.schema)
+            if known or not (ordered or self.warehouse.definitions[table].declaration.every):
+                return found
+            if not self.warehouse.definitions[table].table.is_base:
+                return found
+            return replace(found, schema=(*found.schema, Column(FILE, "bigint")))
+
+        return find
+
+    def _numbered(self, table: str, rows: DataFrame) -> DataFrame:
+        """Rows of every snapshot with the number of their own."""
+        if not self.warehouse.definitions[table].declaration.every:
+            return rows
+        return rows.selectExpr(*map(quoted, shown(rows)), f"coalesce({FILE}, 0L) as {SNAPSHOT}")
 
     def _run(
         self,

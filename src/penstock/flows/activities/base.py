@@ -71,6 +71,8 @@ class Activity:
     row_wise: ClassVar[bool] = False
     # A row that comes out is made of one row that came in, and of nothing else: so files can go through it one by one.
     by_row: ClassVar[bool] = False
+    # It needs all rows that ever came, not those of a partition.
+    of_all: ClassVar[bool] = False
     # Its fields with expressions in Spark SQL.
     expressed: ClassVar[tuple[str, ...]] = ()
     # All inputs but the first are only looked at: their rows do not come in.

@@ -1,7 +1,8 @@
-"""Activities that look at what is loaded: surrogate keys, slowly changing dimensions, differences.
+"""Activities that need more than the rows of one update.
 
-They read a target of their own flow as it was published last. One job at a time makes a target, and all targets of a flow
-are published in one transaction: so a key is given once, and a retry gives the same ones.
+Slowly changing dimensions follow from all rows that ever came. Surrogate keys and differences look at a target of their own
+flow as it was published last. One job at a time makes a target, and all targets of a flow are published in one transaction: so
+a key is given once, and a retry gives the same ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class OfLoaded(Activity):
     """Looks at what the flow's target `table`, which each of them names last, holds so far."""
 
     blocking: ClassVar[bool] = True
+    of_all: ClassVar[bool] = True
     table: str
 
     @property
@@ -39,7 +41,7 @@ class NewKeys(OfLoaded):
     table: str = ""
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
-        (rows,) = inputs
+        rows = inputs[0]  # others have the same columns
         if not self.natural:
             raise Wrong("surrogate_key names no natural key; write of=[…]")
         natural = pick(rows, self.natural)
@@ -66,30 +68,38 @@ class AttachKey(OfLoaded):
 
 
 @dataclass(frozen=True)
-class Overwrite(OfLoaded):
-    """A slowly changing dimension of type 1: what is loaded, with the rows of the input in place of those of equal key."""
+class Overwrite(Activity):
+    """A slowly changing dimension of type 1: of each key the newest row that ever came. Which is the newest says the column
+    `at`; where that is equal, or not given, the file that was delivered last; in the end the greatest row."""
 
     kind: ClassVar[str] = "scd1"
+    blocking: ClassVar[bool] = True
+    of_all: ClassVar[bool] = True
 
     key: tuple[str, ...] = ()
-    table: str = ""
+    at: str | None = None
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
         _keys(rows, self.key, self.kind)
+        if self.at is not None:
+            column(rows, self.at)
         return Shape(rows, frozenset(names(rows)))
 
 
 @dataclass(frozen=True)
-class Versions(OfLoaded):
+class Versions(Activity):
     """A slowly changing dimension of type 2: each version of a key with the time from which and up to which it was valid
-    (half-open), and whether it still is. `at` is the column that says since when a row of the input is so."""
+    (half-open), and whether it still is. `at` is the column that says since when a row of the input is so. Of rows with equal
+    key and time the one that was delivered last counts; in the end the greatest. It follows from all rows that ever came, in
+    whatever order."""
 
     kind: ClassVar[str] = "scd2"
+    blocking: ClassVar[bool] = True
+    of_all: ClassVar[bool] = True
 
     key: tuple[str, ...] = ()
     at: str = ""
-    table: str = ""
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         (rows,) = inputs
