@@ -1,7 +1,7 @@
 """Dimensions and keys of a table that is delivered as snapshots: they follow from every snapshot, not from the newest one only.
 
 A table of snapshots holds the newest. Another one beside it keeps the rows of all, each with the number of its snapshot. What
-leads to a dimension reads that one, and everything on the way is done within each snapshot; all else reads the newest.
+leads to a dimension reads that one, and everything on the way is done within each snapshot; all else sees the newest of them.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ def of_every_snapshot(flow: Flow, tables: Mapping[str, str]) -> Flow:
 
     for step in flow.steps:
         if isinstance(step.does, _GATHERS) and any(many[name] for name in step.inputs):
-            every = tuple(copied(name) for name in step.inputs)
-            # Keys are given to the newest rows as well, which may be loaded before the same rows are among all snapshots.
-            steps[step.name] = replace(step, inputs=(*every, *step.inputs) if isinstance(step.does, NewKeys) else every)
+            steps[step.name] = replace(step, inputs=tuple(copied(name) for name in step.inputs))
     if not copies:
         return flow
+    # All read one table, so that they see the same: its newest snapshot is what the table of the newest holds.
+    for step in flow.steps:
+        if isinstance(step.does, Source) and step.name in copies:
+            steps[step.name] = replace(step, does=Source(tables[step.does.table]))
     return replace(flow, steps=_ordered(flow, steps, copies))
 
 

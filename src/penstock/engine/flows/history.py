@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -21,7 +20,7 @@ _OLD, _NEW, _KEY = "_penstock_old", "_penstock_new", "_penstock_key"
 def _(activity: NewKeys, given: Inputs) -> DataFrame:
     natural = [quoted(name) for name in activity.natural]
     known = given.loaded(activity.table, _key_columns(given.rows, activity))
-    new = reduce(DataFrame.unionAll, (rows.select(*natural) for rows in given.frames)).distinct()
+    new = given.rows.select(*natural).distinct()
     fresh = _joined(new, known, activity.natural, "left_anti")
     # Only new keys are numbered, in one task: their order decides, so that trying again gives the same numbers.
     last = known.agg(F.expr(f"coalesce(max({quoted(activity.key)}), 0L) as {_OLD}"))

@@ -249,7 +249,8 @@ class FlowRun:
     def _frame(self, node: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         step = self.typed.flow.by_name[node]
         if isinstance(step.does, Source):
-            rows = self.world.sources[step.does.table]
+            # What a table holds of its newest snapshot only goes by the name of the step.
+            rows = self.world.sources.get(step.name, self.world.sources[step.does.table])
         elif isinstance(step.does, Target):
             return frames[step.inputs[0]]
         else:

@@ -26,7 +26,7 @@ from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
 from penstock.flows.activities import Overwrite, Versions
-from penstock.flows.description import TypedFlow, bound
+from penstock.flows.description import Source, TypedFlow, bound
 from penstock.flows.experience import learned
 from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport, load, total
@@ -183,8 +183,12 @@ class FlowWork:
     ) -> tuple[FlowReport, dict[str, Files]]:
         slices: list[tuple[str, Slice]] = []
         derivation.lookup = self._with_files(definition, derivation.lookup)
-        sources = derivation.sources(partitions, slices.append)
-        sources = {table: self._numbered(table, rows) for table, rows in sources.items()}
+        stored = derivation.sources(partitions, slices.append)
+        sources = dict(stored)
+        for step in definition.flow.flow.steps if definition.flow is not None else ():
+            if isinstance(step.does, Source) and self.warehouse.definitions[step.does.table].declaration.every:
+                found = stored[step.does.table]
+                sources[step.name] = self._every(found) if step.does.every else self._newest(step.does.table, found)
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
         key = self._key(job, definition, partitions, slices)
@@ -224,11 +228,17 @@ class FlowWork:
 
         return find
 
-    def _numbered(self, table: str, rows: DataFrame) -> DataFrame:
+    def _every(self, rows: DataFrame) -> DataFrame:
         """Rows of every snapshot with the number of their own."""
-        if not self.warehouse.definitions[table].declaration.every:
-            return rows
         return rows.selectExpr(*map(quoted, shown(rows)), f"coalesce({FILE}, 0L) as {SNAPSHOT}")
+
+    def _newest(self, table: str, rows: DataFrame) -> DataFrame:
+        """Those of the snapshot that came last. It may have none."""
+        with self.store.read() as conn:
+            last = max((row.arrived_us for row in self.store.last_loaded(conn, table)), default=0)
+        (number,) = rows.selectExpr(f"max({FILE})").head() or (None,)
+        newest = number if number is not None and number // 1000 >= last else -1
+        return rows.where(f"{FILE} = {newest}L").drop(FILE)
 
     def _run(
         self,

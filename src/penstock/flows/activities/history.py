@@ -41,7 +41,7 @@ class NewKeys(OfLoaded):
     table: str = ""
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
-        rows = inputs[0]  # others have the same columns
+        (rows,) = inputs
         if not self.natural:
             raise Wrong("surrogate_key names no natural key; write of=[…]")
         natural = pick(rows, self.natural)
