@@ -229,12 +229,14 @@ class Scenario:
         *,
         calm: bool = False,
         asking: bool = False,
+        promising: bool = False,
         warehouse: tuple[list[Feed], list[Table]] | None = None,
         policy: UpdatePolicy | None = None,
     ) -> None:
         self.rng = rng = Random(seed)
         feeds, tables = warehouse or random_warehouse(rng)
-        self.calm, self.asking = calm, asking
+        # Whether feeds often promise something else than before.
+        self.calm, self.asking, self.promising = calm, asking, promising
         if asking and rng.random() < 0.6:
             tables = self.policies(tables)
         self.world = World(rng, feeds, tables, tracks=rng.choice([1, 2, 2, 3]), policy=policy)
@@ -309,7 +311,12 @@ class Scenario:
         feeds, tables = list(world.feeds.values()), list(world.tables.values())
         derived = [n for n, table in enumerate(tables) if not table.is_base]
         what = rng.random()
-        if what < 0.4:
+        if what < (0.7 if self.promising else 0.12):
+            n = rng.randrange(len(feeds))
+            if feeds[n].timed and feeds[n].mode == "append":
+                lateness = rng.choice([0, 30 * MINUTE_US, 2 * HOUR_US, 7 * HOUR_US])
+                feeds[n] = replace(feeds[n], lateness_us=lateness, punctuated=rng.random() < 0.3)
+        elif what < 0.4:
             tables.append(random_view(rng, f"w{self.new_tables}", feeds, tables))
             self.new_tables += 1
         elif what < 0.75:
@@ -420,7 +427,7 @@ class Scenario:
             world.save()
         elif what < 0.92 and self.trouble:
             world.crash()
-        elif what < 0.95 and rng.random() < 0.5:
+        elif what < 0.95 and (self.promising or rng.random() < 0.5):
             self.declare()
         elif what >= 0.95:
             self.silence(feed)
@@ -555,6 +562,8 @@ def check_pending(world: World, name: str, unreachable: set[str]) -> None:
         return  # tables of a group become visible together; the one that holds it back is looked at by itself
     work = ready_work(world.state, table)
     assert not work.pieces, f"{name} could run"
+    if work.unreachable:
+        assert world.state.source_edges(name) is None, f"{name} waits though its sources are there"
     rest = table.needs.domain() - work.unreachable - work.unsettled
     if name not in world.graph.chained or not (work.unreachable or work.unsettled):
         assert not rest, f"{name} has pending work that nothing holds back"
@@ -598,8 +607,11 @@ def check_derived(world: World, table: Table, memo: dict) -> int:
         edge = None
         assert content.at(BEGIN_US) == current(world, table, BEGIN_US, None), f"{name} is not what its sources say"
         return 1
-    assert state.seen_us is not None
     edge = world.state.trailing_edge(name)
+    if state.seen_us is None:
+        # A feed that was complete up to its newest row is now complete up to markers, of which none has come.
+        assert edge is None and state.edge_us is None and state.lacks
+        return 0
     pending = state.lacks
     gone = out_of_reach(world.state.source_edges(name) or [], table.grain, state.seen_us)
     if edge is not None and edge > state.seen_us:

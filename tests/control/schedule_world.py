@@ -261,7 +261,10 @@ class World:
                 continue
             cut = edge.map.cut(job.edge_us)
             for piece in job.pieces:
-                for low, high in edge.map.required(PartitionSet(((piece.start_us, piece.end_us),))):
+                begun = PartitionSet(((piece.start_us, piece.end_us),)).within(
+                    BEGIN_US, edge.map.table.ceil(job.edge_us)
+                )
+                for low, high in edge.map.required(begun):
                     assert source.edge_us >= min(high, cut), "rows are used that are not complete"
                     rolled_up = not (source.table.is_base or source.table.exact_time or self.graph.fluid[edge.source])
                     if (
@@ -384,7 +387,9 @@ class World:
             assert len(starts) < 5000, "an endless job"
             for start in starts:
                 self.count(job, table, graph, start)
-                if table.foldable and piece.need.append:
+                if not wide and start >= job.edge_us:
+                    rows, appended = [], False  # its sources are no longer that far
+                elif table.foldable and piece.need.append:
                     self.folded += 1
                     rows, appended = self.fold(job, table, graph, start, piece.need)
                 else:

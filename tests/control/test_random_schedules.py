@@ -70,6 +70,12 @@ def test_requests_and_policies_lose_nothing(seeds: range) -> None:
     each(seeds, lambda seed: released(Scenario(seed, asking=True)))
 
 
+@chunks(SCENARIOS // 4)
+def test_feeds_that_promise_something_else_lose_nothing_and_claim_no_more(seeds: range) -> None:
+    """Lateness up and down, markers instead of it and back: whatever waited for what, and whatever is declared now."""
+    each(seeds, lambda seed: released(Scenario(seed, promising=True, asking=seed % 3 == 0)))
+
+
 @chunks(SCENARIOS // 2)
 def test_groups_are_right_at_rest_and_published_together(seeds: range) -> None:
     def run(seed: int) -> None:

@@ -26,19 +26,6 @@ from penstock.requests.reach import reach
 class Backfilling(Propagation):
     # What is asked for
 
-    def extent(self, state: TableState) -> PartitionSet:
-        """All partitions that a table has."""
-        grain = state.table.grain
-        if grain is WHOLE or not self.graph.flows[state.table.name]:
-            return EVERYTHING
-        begins = [state.begin_us] if state.begin_us is not None else []
-        ends = [state.leading_us + 1] if state.leading_us is not None else []
-        if state.seen_us is not None:
-            begin = self.begin(state.table.name)
-            begins += [begin] if begin is not None else []
-            ends.append(state.seen_us)
-        return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else EMPTY
-
     def wanted(self, state: TableState, ranges: PartitionSet) -> PartitionSet:
         """The partitions that a request for some stretch of time is about."""
         if not state.exists:

@@ -111,17 +111,25 @@ class Filing(Feeding):
         unloaded = [state.order[next(iter(state.files))]] if state.files else []
         if state.loading is not None:
             unloaded.append(state.loading)
-        edge = state.edge_us
         while state.promises and (not unloaded or state.promises[0][0] < min(unloaded)):
             upto = state.promises.popleft()[1]
-            edge = upto if edge is None else max(edge, upto)
-        if edge is not None and edge != state.edge_us:
-            self._complete(state, edge, at_us)
+            state.promised_us = upto if state.promised_us is None else max(state.promised_us, upto)
+        edge = self.promised_edge(state)
+        if edge is not None and (state.edge_us is None or edge > state.edge_us):
+            self.complete(state, edge, at_us)
             if state.exists:
                 # Nothing is new but that rows which are there already may be used.
                 self.tell_readers(state, Change(self.snapshot + 1, True, (), at_us))
 
-    def _complete(self, state: TableState, edge_us: int, at_us: int) -> None:
-        if state.edge_us is None or edge_us > state.edge_us:
-            state.edge_us = edge_us
-            state.staleness.moved(at_us, edge_us)
+    def promised_edge(self, state: TableState) -> int | None:
+        """Up to which time a base table is complete, as its feed is declared now: by its newest row or its newest marker."""
+        feed = self.graph.feeds[state.table.feed or ""]
+        if not self.graph.flows[state.table.name]:
+            return None
+        if feed.punctuated:
+            return state.promised_us
+        if state.leading_us is None:
+            return None
+        if feed.mode == "snapshot":
+            return state.table.grain.ceil(state.leading_us + 1)  # one file is the whole of its partitions
+        return state.leading_us + 1 - feed.lateness_us

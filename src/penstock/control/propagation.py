@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from penstock.control.request import Request
 from penstock.control.tablestate import TableState
-from penstock.model.freshness import SourceEdge, trailing_edge
+from penstock.model.freshness import SourceEdge, out_of_reach, trailing_edge
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import ALL, NEW, Edge
 from penstock.model.time import BEGIN_US
-from penstock.requests.needs import Need, partitions_of
+from penstock.requests.needs import Need, partitions_of, restated
 from penstock.requests.reach import affected_by
 
 
@@ -125,6 +125,19 @@ class Propagation:
             first = grain.floor(begin)
         return affected.within(first, grain.ceil(reader.seen_us))
 
+    def extent(self, state: TableState) -> PartitionSet:
+        """All partitions that a table has."""
+        grain = state.table.grain
+        if grain is WHOLE or not self.graph.flows[state.table.name]:
+            return EVERYTHING
+        begins = [state.begin_us] if state.begin_us is not None else []
+        ends = [state.leading_us + 1] if state.leading_us is not None else []
+        if state.seen_us is not None:
+            begin = self.begin(state.table.name)
+            begins += [begin] if begin is not None else []
+            ends.append(state.seen_us)
+        return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else EMPTY
+
     # Changes
 
     def tell_readers(self, source: TableState, change: Change) -> None:
@@ -200,6 +213,8 @@ class Propagation:
             return False
         begin = seen if seen is not None else self.begin(name)
         if begin is None or begin >= edge:
+            if reader.exists and begin is not None:
+                reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this
             return False
         fresh = PartitionSet((grain.hull(begin, edge),))
         reader.seen_us = edge
@@ -211,13 +226,62 @@ class Propagation:
         self._add(reader, fresh, since, seen, new, append=append)
         if self.graph.fluid[name] and grain is not WHOLE:
             # Partitions that read more than their own stretch of time see the new rows too.
-            older = EMPTY
-            for way in self.graph.into[name]:
-                if way.source != name and self.graph.flows[way.source]:
-                    older |= way.map.affected(PartitionSet.of((way.map.cut(seen), way.map.cut(edge))))
-            older = self.reached(reader, older) - fresh
+            older = self._fluid(reader, seen, edge) - fresh
             self._add(reader, older, since, seen, new, late=True, append=False)
         return True
+
+    def complete(self, table: TableState, edge_us: int, at_us: int) -> None:
+        """A table is complete further than before."""
+        if table.edge_us is None or edge_us > table.edge_us:
+            table.edge_us = edge_us
+            table.staleness.moved(at_us, edge_us)
+
+    def move_back(self, table: TableState, edge_us: int | None, at_us: int) -> None:
+        """A table is complete less far than before, and with it all that was made from it up to there. What they hold of
+        later times is taken out of them: it comes again when their sources are that far."""
+        table.edge_us = edge_us
+        if edge_us is not None:
+            table.staleness.moved(at_us, edge_us)
+        for edge in self.graph.out[table.table.name]:
+            if edge.table != table.table.name:
+                self.fall_back(self.tables[edge.table], at_us)
+
+    def fall_back(self, reader: TableState, at_us: int) -> None:
+        """Make a table as of the trailing edge of its sources, if it was made as of a later time."""
+        name, grain, seen = reader.table.name, reader.table.grain, reader.seen_us
+        edge = self.trailing_edge(name)
+        if seen is None or reader.table.leader is not None or (edge is not None and edge >= seen):
+            return
+        later = self.extent(reader) if edge is None else PartitionSet((grain.hull(edge, seen),))
+        if edge is not None and self.graph.fluid[name] and grain is not WHOLE:
+            later |= self._fluid(reader, edge, seen)
+        if reader.exists or reader.running is not None:
+            self.admit(reader, later, restated(at_us, self.number))
+        self.touched.add(name)
+        for each in self.graph.made_with(name):
+            table = self.tables[each]
+            table.seen_us = edge
+            if table.edge_us is not None and (edge is None or edge < table.edge_us):
+                self.move_back(table, edge, at_us)
+
+    def is_stuck(self, table: TableState) -> bool:
+        """Whether something of a table is to be made that cannot be, as of the time up to which it was made: a roll-up that
+        went on since then has merged later rows, or a source is less far."""
+        name = table.table.name
+        if not table.needs or table.seen_us is None or table.running is not None:
+            return False
+        edges = self.source_edges(name)
+        return edges is None or bool(out_of_reach(edges, table.table.grain, table.seen_us) & table.needs.domain())
+
+    def _fluid(self, reader: TableState, low_us: int, high_us: int) -> PartitionSet:
+        """The partitions of a table which read rows of its sources between two edges, though those are not of their own
+        stretch of time."""
+        name = reader.table.name
+        found = EMPTY
+        for way in self.graph.into[name]:
+            if way.source != name and self.graph.flows[way.source]:
+                found |= way.map.affected(PartitionSet.of((way.map.cut(low_us), way.map.cut(high_us))))
+        return self.reached(reader, found)
 
     def _add(
         self,

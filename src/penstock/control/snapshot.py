@@ -28,13 +28,14 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 10
+FORMAT = 11
 
 _PLAIN = (
     "edge_us",
     "seen_us",
     "leading_us",
     "begin_us",
+    "promised_us",
     "snapshot",
     "consistent",
     "amount",

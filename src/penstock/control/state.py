@@ -87,11 +87,21 @@ class State(Updating):
     def apply(self, event: Event, number: int | None = None) -> None:
         self.number = self.applied + 1 if number is None else number
         self._handlers[type(event)](event)
+        for name in self.graph.stepped:
+            if self.is_stuck(self.tables[name]) and not self._more_is_coming(name):
+                self.fall_back(self.tables[name], event.at_us)
         self.applied = self.number
         if event.at_us > self.now_us:
             self.now_us = event.at_us
             if event.at_us > self.awaited.next_us:
                 self.touched.update(self.awaited.expire(event.at_us))
+
+    def _more_is_coming(self, name: str) -> bool:
+        """Whether something is on its way to a table, which may bring its sources abreast."""
+        return any(
+            table.running is not None or ((table.files or table.needs) and not table.failed and not self.paused(table))
+            for table in (self.tables[above] for above in self.graph.ancestors[name])
+        )
 
     def fold(self, events: Iterable[tuple[int, Event]]) -> State:
         for number, event in events:
@@ -101,7 +111,7 @@ class State(Updating):
     # What users declare
 
     def _declared(self, event: WarehouseDeclared) -> None:
-        self.graph = Graph(event.feeds, event.tables)
+        promised, self.graph = self.graph.feeds, Graph(event.feeds, event.tables)
         if event.policy != self.policy:
             self.memory = {}  # of another policy
         self.tracks, self.policy, self.updates = event.tracks, event.policy, event.updates
@@ -119,11 +129,14 @@ class State(Updating):
         again += self._with_new_followers(again)
         for state in again:
             self._restate(state, event.at_us)
+        self._promise_anew(promised, event.at_us)
         # A new view starts from what its sources already hold.
         for name, state in self.tables.items():
             if state.table.leader is not None:
                 state.needs, state.held = pending(), pending()  # what its leader needs is enough
                 continue
+            if self.graph.flows[name] and not state.table.is_base and self.is_stuck(state):
+                self.fall_back(state, event.at_us)  # a source that is new to it is less far
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
             if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))
@@ -132,6 +145,20 @@ class State(Updating):
         self._declare_feeds(event)
         self.touched.update(self.tables)
         self.awaited.keep(self.tables)
+
+    def _promise_anew(self, before: Mapping[str, Feed], at_us: int) -> None:
+        """Base tables whose feed promises something else than before are complete as far as it promises now. What is made
+        from them follows: to a later time as with new rows, to an earlier one at once."""
+        for name in self.graph.order:
+            state = self.tables[name]
+            feed = self.graph.feeds.get(state.table.feed or "")
+            old = before.get(state.table.feed or "")
+            if feed is not None and old is not None and _promise(feed) != _promise(old):
+                edge = self.promised_edge(state)
+                if edge is not None and (state.edge_us is None or edge > state.edge_us):
+                    self.complete(state, edge, at_us)
+                elif edge != state.edge_us:
+                    self.move_back(state, edge, at_us)
 
     def _admit_again(self, state: TableState) -> None:
         """What was held may be let through by the policy of now."""
@@ -214,6 +241,11 @@ class State(Updating):
         if self.demand_us and passed_s > 0:
             self.pressure = min(1.0, self.worked_s / (passed_s * self.tracks))
         self.demand_us, self.worked_s = event.at_us, 0.0
+
+
+def _promise(feed: Feed) -> tuple[object, ...]:
+    """What a feed says of the rows that are still to come."""
+    return feed.lateness_us, feed.punctuated, feed.mode, feed.timed
 
 
 def feed_of(state: State, table: Table) -> Feed:

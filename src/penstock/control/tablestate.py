@@ -87,6 +87,7 @@ class TableState:
     again: set[str] = field(default_factory=set)
     loading: int | None = None  # the earliest arrival in the running job
     promises: deque[tuple[int, int]] = field(default_factory=deque)
+    promised_us: int | None = None  # the latest that became true
     last_arrival_us: int | None = None
     running: Running | None = None
     # A change came that the running job does not see, and the table's policy is to stop it then; and whether the last

@@ -218,7 +218,10 @@ class Updating(Backfilling, Filing):
         if publication.leading_us is not None:
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:
-            self._complete(state, publication.complete_us, at_us)
+            # While it ran, its sources may have been declared to be less far.
+            most = publication.complete_us if state.table.is_base else state.seen_us
+            if most is not None:
+                self.complete(state, min(most, publication.complete_us), at_us)
         if self.graph.out[name]:
             self.tell_readers(state, self._change(name, publication, job, at_us))
 

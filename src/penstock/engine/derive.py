@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import reduce
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.events import Job
 from penstock.declare.sqlview import Aggregate, Rowwise
 from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
+from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of, time_range
 from penstock.engine.rows import within as rows_within
 from penstock.engine.shared import SharedReads
 from penstock.errors import PenstockError
@@ -43,8 +44,13 @@ class Slice:
         return sum(file.size_bytes for file in self.files)
 
 
-# (table, partitions or None for all, only content after this snapshot or None) -> the files at the job's snapshot
-Lookup = Callable[[str, PartitionSet | None, int | None], Slice]
+class Lookup(Protocol):
+    """The files of a table at the job's snapshot: those of some partitions, or all; only those with content after a
+    snapshot; described by the statistics of one column."""
+
+    def __call__(
+        self, table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
+    ) -> Slice: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,10 @@ class Derivation:
 
     def has_input(self, partition: PartitionSet) -> bool:
         """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
-        for every hour that nothing happened in, back to the first record ever."""
+        for every hour that nothing happened in, back to the first record ever. And only up to the edge: one that lies behind
+        it was made when its sources had been declared to be further."""
+        if self.job.edge_us is not None and partition.intervals[0][0] >= self.job.edge_us:
+            return False
         return any(
             self.lookup(edge.source, _unless_everything(edge.map.required(partition)), None).files
             for edge in self.graph.into[self.job.table]
@@ -263,35 +272,40 @@ class Derivation:
         self.bytes += newer.size_bytes
         rows = self._until_edge(edge, self._read(edge.source, newer))
         time = self.warehouse.definitions[edge.source].time
-        if self.job.edge_us is not None and time is not None and self._rows_wait(edge.source):
+        if self.job.edge_us is not None and time is not None:
             waited = self._waited(edge, within, newer, need.edge_us, time)
             rows = rows.unionAll(waited) if waited is not None else rows
         rows.createOrReplaceTempView(edge.source)
         return self.session.sql(view.how.delta_sql)
 
-    def _rows_wait(self, source: str) -> bool:
-        """Whether published rows of the source can lie beyond the edge: only where something holds the edge back."""
-        if self.definition.table.when == "closed":
-            return True
-        feed = self.graph.tables[source].feed
-        return feed is not None and (self.graph.feeds[feed].lateness_us > 0 or self.graph.feeds[feed].punctuated)
-
     def _waited(
         self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str
     ) -> DataFrame | None:
-        """Rows of older files that lie between the table's old and its new edge."""
+        """Rows of older files that lie between the table's old and its new edge: whatever held them back, and whether or
+        not it still would. The statistics say which files have any, most often none."""
+        assert self.job.edge_us is not None
         grain = edge.map.source
         reach = PartitionSet.of((grain.floor(edge_us) if edge_us > BEGIN_US else BEGIN_US, END_US))
         asked = None if grain is WHOLE else reach if within is None else within & reach
-        every = self.lookup(edge.source, asked, None)
+        every = self.lookup(edge.source, asked, None, time)
         known = {file.id for file in newer.files}
-        older = [path for file, path in zip(every.files, every.paths, strict=True) if file.id not in known]
+        older = [
+            (file, path)
+            for file, path in zip(every.files, every.paths, strict=True)
+            if file.id not in known and _meets(file, time, edge_us, edge.map.cut(self.job.edge_us))
+        ]
         if not older:
             return None
-        size = sum(file.size_bytes for file in every.files if file.id not in known)
+        size = sum(file.size_bytes for file, _ in older)
         self.bytes += size
-        frame = self._until_edge(edge, read_files(self.session, older, every.schema, size))
+        frame = self._until_edge(edge, read_files(self.session, [path for _, path in older], every.schema, size))
         return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
+
+
+def _meets(file: DataFile, time: str, low_us: int, high_us: int) -> bool:
+    """Whether a file may have rows between two times."""
+    ranges = time_range([file], time)
+    return not ranges or (ranges[0][0] < high_us and ranges[0][1] > low_us)
 
 
 def _unless_everything(partitions: PartitionSet) -> PartitionSet | None:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.control.events import FeedFile, Job
 from penstock.declare.sqlview import Aggregate
 from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.derive import Derivation, Slice, check_partitions
+from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.realise import FILE, hidden_of
@@ -310,13 +310,17 @@ class SparkWork:
 
     # Derived tables
 
-    def _lookup(self, job: Job) -> Callable[[str, PartitionSet | None, int | None], Slice]:
-        def find(table: str, partitions: PartitionSet | None, added_after: int | None) -> Slice:
+    def _lookup(self, job: Job) -> Lookup:
+        def find(
+            table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
+        ) -> Slice:
             within = partitions.intervals if partitions is not None else None
             if self.warehouse.definitions[table].table.grain is WHOLE:
                 within = None
             with self.store.read() as conn:
                 files = self.catalogue.files(conn, table, job.pin, within, added_after)
+                if described is not None:
+                    files = self.catalogue.described(conn, table, files, described)
                 schema = self.catalogue.schema(conn, table, job.pin) or self.warehouse.definitions[table].schema
             assert schema is not None
             return Slice(tuple(files), tuple(self.catalogue.locate(table, file) for file in files), schema)

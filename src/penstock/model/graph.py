@@ -188,6 +188,20 @@ class Graph:
         return frozenset(found)
 
     @cached_property
+    def stepped(self) -> tuple[str, ...]:
+        """The tables that go on from boundary to boundary of a roll-up, while another of their sources is behind it."""
+        return tuple(
+            name
+            for name in self.order
+            if sum(edge.source != name and self.flows[edge.source] for edge in self.into[name]) > 1
+            and any(
+                self.is_rolled_up(edge.source) and (edge.source, name) not in self.uncut
+                for edge in self.into[name]
+                if edge.source != name
+            )
+        )
+
+    @cached_property
     def optional(self) -> frozenset[tuple[str, str]]:
         """The pairs (source, reader) where the reader goes on without the source; it waits for one of them at least."""
         found: set[tuple[str, str]] = set()

@@ -137,6 +137,11 @@ class Catalogue:
         theirs = row.path if not row.path_is_relative else self.data_path + "main/" + row.path
         return reading.files_at(conn, table, row, self.folder(table), theirs, snapshot, within, added_after)
 
+    def described(self, conn: Connection, table: str, files: Sequence[DataFile], column: str) -> list[DataFile]:
+        """The files, each with what the catalogue knows of one column; without, where it knows nothing."""
+        row = reading.table_at(conn, table, self.snapshot(conn))
+        return list(files) if row is None else reading.described(conn, row.table_id, files, column)
+
     def tables(self, conn: Connection, snapshot: int | None = None) -> list[str]:
         at = self.snapshot(conn) if snapshot is None else snapshot
         row = ddl.table.c

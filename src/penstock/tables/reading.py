@@ -8,6 +8,7 @@ files that someone else added since our last publication. For a recent snapshot 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, func, null, or_, select, union_all
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, null, or_, sel
 from penstock.tables import ddl
 from penstock.tables.columns import Node, schema_of
 from penstock.tables.errors import Expired, RowsDeletedInPlace
-from penstock.tables.footer import DataFile
+from penstock.tables.footer import ColumnStats, DataFile
 from penstock.tables.values import Interval
 
 _file, _own, _deletes = ddl.data_file, ddl.own_file, ddl.delete_file
@@ -166,3 +167,16 @@ def files_at(
                 physical=stored[11] or "",
             )
     return sorted(found.values(), key=lambda file: file.id)
+
+
+def described(conn: Connection, table_id: int, files: Sequence[DataFile], column: str) -> list[DataFile]:
+    known, stats = ddl.column.c, ddl.file_column_stats.c
+    ids = select(known.column_id).where(known.table_id == table_id, func.lower(known.column_name) == column.lower())
+    found: dict[int, ColumnStats] = {}
+    for first in range(0, len(files), 500):
+        some = [file.id for file in files[first : first + 500]]
+        bounds = select(stats.data_file_id, stats.min_value, stats.max_value).where(
+            stats.data_file_id.in_(some), stats.column_id.in_(ids)
+        )
+        found |= {row[0]: ColumnStats(values=None, nulls=None, min=row[1], max=row[2]) for row in conn.execute(bounds)}
+    return [replace(file, stats={column: found[file.id]} if file.id in found else {}) for file in files]
