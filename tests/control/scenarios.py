@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
@@ -102,7 +103,18 @@ def random_warehouse(rng: Random) -> tuple[list[Feed], list[Table]]:
     own = Random(repr(tables))
     patience = {table.name: own.choice([0, 0, None, 5 * MINUTE_US, 3 * HOUR_US]) for table in tables}
     known = {table.name: own.choice(["", "", "", "10:30", "11:00..14:00", "Thu 12:15"]) for table in tables}
-    return feeds, [replace(t, patience_us=patience[t.name], restated=known[t.name]) for t in tables]
+    tables = [replace(t, patience_us=patience[t.name], restated=known[t.name]) for t in tables]
+    return feeds, [unwaited(own, table) if own.random() < 0.25 else table for table in tables]
+
+
+def unwaited(rng: Random, table: Table) -> Table:
+    """The time of some sources does not hold the table back: of all but one, or of all of a table without partitions."""
+    others = [source.table for source in table.sources if source.table != table.name]
+    kept = {rng.choice(others)} if others and (table.partition != "none" or rng.random() < 0.7) else set()
+    sources = [replace(s, waits=s.table in kept or s.table == table.name or rng.random() < 0.3) for s in table.sources]
+    if not all(source.waits for source in sources if source.table != table.name):
+        table = replace(table, exact_time=table.exact_time and len(others) > 1)
+    return replace(table, sources=tuple(sources))
 
 
 def grouped(rng: Random) -> tuple[list[Feed], list[Table]]:
@@ -311,7 +323,10 @@ class Scenario:
         feeds, tables = list(world.feeds.values()), list(world.tables.values())
         derived = [n for n, table in enumerate(tables) if not table.is_base]
         what = rng.random()
-        if what < (0.7 if self.promising else 0.12):
+        if self.promising and what < 0.2:
+            n = rng.choice(derived)
+            tables[n] = unwaited(rng, tables[n])
+        elif what < (0.7 if self.promising else 0.12):
             n = rng.randrange(len(feeds))
             if feeds[n].timed and feeds[n].mode == "append":
                 lateness = rng.choice([0, 30 * MINUTE_US, 2 * HOUR_US, 7 * HOUR_US])
@@ -649,7 +664,7 @@ def current(world: World, table: Table, start: int, edge: int | None) -> list[tu
     graph = world.graph
 
     def read(way, required: PartitionSet) -> list[tuple[int, int]]:
-        cut = way.map.cut(edge) if edge is not None and graph.flows[way.source] and way.source != table.name else None
+        cut = way.map.cut(edge) if edge is not None and graph.holds(way) and way.source != table.name else None
         return [(row.time, row.key) for row in world.contents[way.source].read(required, NEVER - 1, cut)]
 
     return sorted(made(table, graph, start, read))
@@ -660,9 +675,15 @@ def firm(world: World, name: str) -> bool:
     still has to be made again."""
     above = world.graph.ancestors[name] | {name}
     chained = world.graph.chained
-    if any(reader in above for _, reader in world.graph.optional):
+    if any(reader in above for _, reader in world.graph.optional) or reads_as_it_is(world, above):
         return False
     return not any(world.graph.fluid[n] or ((n != name or n in chained) and world.state.tables[n].lacks) for n in above)
+
+
+def reads_as_it_is(world: World, names: Iterable[str]) -> bool:
+    """Whether any of these tables reads a derived one as it is, whatever time that has reached."""
+    edges = (edge for name in names for edge in world.graph.into[name])
+    return any(not edge.waits and not world.graph.tables[edge.source].is_base for edge in edges)
 
 
 def check_reflects(world: World, rng: Random, sample: int = 6) -> int:
@@ -677,6 +698,8 @@ def check_reflects(world: World, rng: Random, sample: int = 6) -> int:
         # What is used as it is may hold more than what is before the edge.
         uncut = {(s, r) for s, r in world.graph.optional if not world.graph.tables[s].is_base}
         if any(world.graph.fluid[n] for n in lineage) or any(reader in lineage for _, reader in uncut):
+            continue
+        if reads_as_it_is(world, lineage):
             continue
         edge = complete if world.graph.flows[name] else END_US
         content = world.contents[name]

@@ -257,7 +257,7 @@ class World:
                 continue
             source = self.state.tables[edge.source]
             assert source.exists
-            if not self.graph.flows[edge.source]:
+            if not self.graph.holds(edge):
                 continue
             cut = edge.map.cut(job.edge_us)
             for piece in job.pieces:
@@ -425,7 +425,7 @@ class World:
         inputs = []
         for edge in graph.into[table.name]:
             required = edge.map.required(partition)
-            if graph.flows[edge.source] and edge.source != table.name:
+            if graph.holds(edge) and edge.source != table.name:
                 required = required.within(BEGIN_US, edge.map.cut(job.edge_us))
             exact = graph.tables[edge.source].is_base or graph.tables[edge.source].exact_time
             met = [
@@ -443,7 +443,7 @@ class World:
         return made(table, graph, start, lambda edge, required: self.source_rows(job, graph, edge, required))
 
     def source_rows(self, job: Job, graph: Graph, edge, required: PartitionSet) -> list[tuple[int, int]]:
-        cut = edge.map.cut(job.edge_us) if graph.flows[edge.source] and edge.source != job.table else None
+        cut = edge.map.cut(job.edge_us) if graph.holds(edge) and edge.source != job.table else None
         return [(row.time, row.key) for row in self.contents[edge.source].read(required, job.pin, cut)]
 
     def fold(self, job: Job, table: Table, graph: Graph, start: int, need) -> tuple[list[tuple[int, int]], bool]:
@@ -509,7 +509,7 @@ def denoted(
         def read(edge, required: PartitionSet) -> list[tuple[int, int]]:
             source = graph.tables[edge.source]
             known = world.contents[edge.source].starts
-            until = cut if edge.source == name else edge.map.cut(cut) if graph.flows[edge.source] else END_US
+            until = cut if edge.source == name else edge.map.cut(cut) if graph.holds(edge) else END_US
             rows: list[tuple[int, int]] = []
             for low, high in required:
                 low = source.grain.floor(low)

@@ -311,7 +311,8 @@ def test_a_view_without_rows_does_not_stop_its_readers() -> None:
     assert [job.table for job in bench.run_all()] == ["d"]
 
 
-def test_a_source_that_is_added_holds_back_only_what_reads_it() -> None:
+def test_with_a_source_that_is_behind_a_table_goes_back_to_what_both_have() -> None:
+    """Whatever was declared before: a table is the recompute of its declaration up to its edge."""
     both = Table("h", "hour", sources=(Source("a", SAME), Source("b", SAME)))
     bench = Bench([Feed("f"), Feed("g")], [base(), base("b", "g"), HOURS], tracks=1)
     bench.load("b/1", (DAY_1, DAY_1 + HOUR_US), complete=DAY_1 + HOUR_US, feed="g")
@@ -319,11 +320,12 @@ def test_a_source_that_is_added_holds_back_only_what_reads_it() -> None:
     bench.run_all()
     bench.declare([Feed("f"), Feed("g")], [base(), base("b", "g"), both])
     (job,) = bench.run_all()
-    assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1, DAY_1 + HOUR_US)]
-    assert bench["h"].needs.domain() == PartitionSet.of((DAY_1 + HOUR_US, DAY_1 + 3 * HOUR_US))
+    assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1, DAY_1 + 3 * HOUR_US)]
+    assert job.edge_us == job.complete_us == bench["h"].edge_us == DAY_1 + HOUR_US and not bench["h"].needs
     bench.load("b/2", (DAY_1 + HOUR_US, DAY_1 + 3 * HOUR_US), complete=DAY_1 + 3 * HOUR_US, feed="g")
-    bench.run_all()
-    assert not bench["h"].needs
+    (job,) = bench.run_all()
+    assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1 + HOUR_US, DAY_1 + 3 * HOUR_US)]
+    assert bench["h"].edge_us == DAY_1 + 3 * HOUR_US
 
 
 # Failures

@@ -18,7 +18,7 @@ def absent_inputs(state: State, name: str) -> dict[str, PartitionSet]:
     found: dict[str, PartitionSet] = {}
     grain = state.graph.tables[name].grain
     waited = [e for e in state.graph.into[name] if e.source != name and (e.source, name) not in state.graph.optional]
-    flowing = [edge for edge in waited if state.graph.flows[edge.source]]
+    flowing = [edge for edge in waited if state.graph.holds(edge)]
     edges = {}
     for edge in flowing:
         source = state.tables[edge.source]

@@ -132,7 +132,7 @@ def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
         for edge in edges
         if edge.source != name
         and (edge.source, name) not in state.graph.optional
-        and state.graph.flows[edge.source]
+        and state.graph.holds(edge)
         and (source := state.tables[edge.source]).edge_us is not None
     ]
     slowest = min(flowing, default=None)
@@ -140,7 +140,7 @@ def _sources(state: State, name: str) -> tuple[SourceSeen, ...]:
     for edge in edges:
         source = state.tables[edge.source]
         waited = edge.source != name and (edge.source, name) not in state.graph.optional
-        flows = state.graph.flows[edge.source] and waited
+        flows = state.graph.holds(edge) and waited
         holds = not source.exists and waited
         if flows and source.edge_us is not None and len(flowing) > 1:
             holds = edge.map.carried(source.edge_us) == slowest

@@ -75,7 +75,7 @@ class Propagation:
             source = self.tables[edge.source]
             if not source.exists:
                 return None
-            if self.graph.flows[edge.source]:
+            if self.graph.holds(edge):
                 if source.edge_us is None:
                     return None
                 table = source.table
@@ -94,7 +94,7 @@ class Propagation:
         """Up to which time a table can be made from its sources now; None while one of them has nothing to read."""
         table = self.graph.tables[name]
         into = self.graph.into[name]
-        if len(into) == 1 and table.when != "closed" and self.graph.flows[into[0].source]:  # most tables
+        if len(into) == 1 and table.when != "closed" and self.graph.holds(into[0]):  # most tables
             source = self.tables[into[0].source]
             return into[0].map.carried(source.edge_us) if source.exists and source.edge_us is not None else None
         edges = self.source_edges(name)
@@ -180,10 +180,11 @@ class Propagation:
         told = False
         append = change.append and self.graph.folds[edge.table]
         if reader.seen_us is not None:
-            flows = self.graph.flows[edge.source]
             used = edge.map.cut(reader.seen_us)
             for dated in change.ranges:
-                old = dated.where.within(BEGIN_US, used) if flows else EVERYTHING
+                old = dated.where if self.graph.flows[edge.source] else EVERYTHING
+                if self.graph.holds(edge):
+                    old = old.within(BEGIN_US, used)
                 if not old:
                     continue
                 affected = self.reached(reader, affected_by(reader.table, edge, old))
@@ -279,7 +280,7 @@ class Propagation:
         name = reader.table.name
         found = EMPTY
         for way in self.graph.into[name]:
-            if way.source != name and self.graph.flows[way.source]:
+            if way.source != name and self.graph.holds(way):
                 found |= way.map.affected(PartitionSet.of((way.map.cut(low_us), way.map.cut(high_us))))
         return self.reached(reader, found)
 

@@ -59,11 +59,13 @@ class Settling:
         for edge in self._state.graph.into[name]:
             if edge.source == name:
                 continue
-            above = self.of(edge.source, any_change(edge))
+            above = self.of(edge.source, any_change(edge) or not edge.waits)
             if not above.since:
                 continue
             found.by |= above.by
-            used = EVERYTHING if edge_us is None else PartitionSet.of((BEGIN_US, edge.map.cut(edge_us)))
+            used = (
+                EVERYTHING if edge_us is None or not edge.waits else PartitionSet.of((BEGIN_US, edge.map.cut(edge_us)))
+            )
             for start, end, at_us in above.since.within(used):
                 found.since.add(edge.map.affected(PartitionSet(((start, end),))), at_us)
         return found

@@ -145,7 +145,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
 def _load_table(data: dict[str, Any]) -> TableState:
     spec = data["table"]
     sources = tuple(
-        Source(source["table"], None if source["window"] is None else (source["window"][0], source["window"][1]))
+        Source(source["table"], source["window"] and (source["window"][0], source["window"][1]), source["waits"])
         for source in spec["sources"]
     )
     spec = {**spec, "sources": sources, **{name: tuple(spec[name]) for name in _NAMES}}

@@ -135,7 +135,9 @@ class State(Updating):
             if state.table.leader is not None:
                 state.needs, state.held = pending(), pending()  # what its leader needs is enough
                 continue
-            if self.graph.flows[name] and not state.table.is_base and self.is_stuck(state):
+            if not self.graph.flows[name]:
+                state.edge_us = state.seen_us = None  # it is as its sources are, whatever it was
+            elif not state.table.is_base and self.is_stuck(state):
                 self.fall_back(state, event.at_us)  # a source that is new to it is less far
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
             if not state.exists and not self.graph.flows[name] and self.sources_exist(name):

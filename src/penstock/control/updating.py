@@ -219,7 +219,7 @@ class Updating(Backfilling, Filing):
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:
             # While it ran, its sources may have been declared to be less far.
-            most = publication.complete_us if state.table.is_base else state.seen_us
+            most = publication.complete_us if state.table.is_base else self.tables[job.table].seen_us
             if most is not None:
                 self.complete(state, min(most, publication.complete_us), at_us)
         if self.graph.out[name]:

@@ -30,6 +30,7 @@ from penstock.declare.values import (
     QueryPolicy,
     Restated,
     StoreUrl,
+    Waits,
     Zone,
 )
 from penstock.scheduling.policies import DEFAULT
@@ -90,6 +91,7 @@ class TableConfig(Strict):
     propagate: Propagate = ("all",)
     overrun: Literal["queue", "preempt", "skip"] = "queue"
     absent: Absent = Field(default_factory=dict)
+    waits: Waits = Field(default_factory=dict)
     columns: str | None = None
     code_version: str | int | None = None
     keep_versions: Count | None = None

@@ -104,6 +104,11 @@ def _propagate(value: Any) -> Any:
 ABSENT = ("wait", "empty", "fail")
 
 
+def _waits(value: Any) -> Any:
+    """For all sources, or for each."""
+    return {"*": value} if isinstance(value, bool) else value
+
+
 def _absent(value: Any) -> Any:
     """One choice for all sources stands under `*`."""
     found = value if isinstance(value, dict) else {"*": value}
@@ -136,6 +141,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 Option = Annotated[str | bool | int, BeforeValidator(_plain)]
 Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
 Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
+Waits = Annotated[dict[str, Annotated[bool, Field(strict=True)]], BeforeValidator(_waits)]
 Folder = Annotated[str, BeforeValidator(_local)]
 Restated = Annotated[str, BeforeValidator(_timetable)]
 Zone = Annotated[str, BeforeValidator(_zone)]

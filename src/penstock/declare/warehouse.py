@@ -22,7 +22,7 @@ from penstock.declare.check_feeds import (
 )
 from penstock.declare.check_groups import group_problems
 from penstock.declare.check_names import CONTEXT, feed_names, table_names
-from penstock.declare.check_policies import policy_problems
+from penstock.declare.check_policies import policy_problems, waiting_problems
 from penstock.declare.check_replicas import replica_problems
 from penstock.declare.check_targets import target_problems, unproven_problems
 from penstock.declare.config import TableConfig
@@ -102,6 +102,7 @@ class _Checker:
             return None
         impossible = list(target_problems(graph, self.tables))
         self.problems.extend(impossible)
+        self.problems.extend(waiting_problems(graph, self.tables))
         if not impossible:
             self.problems.extend(unproven_problems(graph, self.tables, self.declarations.tracks))
         if not self.tables:
@@ -276,7 +277,7 @@ class _Checker:
         for name in read:
             relation = self._relation(declaration, name, grain)
             window = None if relation is None or isinstance(relation, Everything) else (relation.low, relation.high)
-            found.append(Source(name, window))
+            found.append(Source(name, window, config.waits.get(name, config.waits.get("*", True))))
         if declaration.name in read and config.columns is None and "columns" not in declaration.broken:
             example = 'columns = "router string, day timestamp, bytes bigint"'
             message = (

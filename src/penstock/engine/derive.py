@@ -218,12 +218,7 @@ class Derivation:
     def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
         """Only rows before the trailing edge."""
         time = self.warehouse.definitions[edge.source].time
-        if (
-            self.job.edge_us is None
-            or time is None
-            or not self.graph.flows[edge.source]
-            or edge.source == self.job.table
-        ):
+        if self.job.edge_us is None or time is None or not self.graph.holds(edge) or edge.source == self.job.table:
             return frame
         return frame.where(f"{quoted(time)} < {instant_literal(edge.map.cut(self.job.edge_us))}")
 

@@ -34,6 +34,7 @@ class Graph:
                     source.table,
                     table.name,
                     PartitionMap(source.relation, self.tables[source.table].grain, table.grain),
+                    source.waits,
                 )
                 self.out[source.table].append(edge)
                 self.into[table.name].append(edge)
@@ -159,8 +160,13 @@ class Graph:
                 feed = self.feeds[table.feed]
                 found[name] = feed.timed and not (feed.mode == "snapshot" and table.grain is WHOLE)
             else:
-                found[name] = any(found[edge.source] for edge in self.into[name] if edge.source != name)
+                found[name] = any(found[edge.source] and edge.waits for edge in self.into[name] if edge.source != name)
         return found
+
+    def holds(self, edge: Edge) -> bool:
+        """Whether the time of a source holds a reader back, and its later rows are cut off: not if the source has none, or
+        the reader does not want to wait for it."""
+        return edge.waits and self.flows[edge.source]
 
     @cached_property
     def fluid(self) -> dict[str, bool]:
@@ -169,7 +175,7 @@ class Graph:
         return {
             name: self.flows[name]
             and not (table.is_base or table.exact_time)
-            and not all(e.map.confined for e in self.into[name] if e.source != name and self.flows[e.source])
+            and not all(e.map.confined for e in self.into[name] if e.source != name and self.holds(e))
             for name, table in self.tables.items()
         }
 
@@ -178,7 +184,7 @@ class Graph:
         """The pairs (source, reader) where the source is a roll-up that cannot be cut for the reader."""
         found = []
         for name in self.order:
-            rolled_up = [e for e in self.into[name] if e.source != name and self.is_rolled_up(e.source)]
+            rolled_up = [e for e in self.into[name] if e.source != name and e.waits and self.is_rolled_up(e.source)]
             grains = [edge.map.source for edge in rolled_up]
             found += [
                 (e.source, name)
@@ -193,9 +199,9 @@ class Graph:
         return tuple(
             name
             for name in self.order
-            if sum(edge.source != name and self.flows[edge.source] for edge in self.into[name]) > 1
+            if sum(edge.source != name and self.holds(edge) for edge in self.into[name]) > 1
             and any(
-                self.is_rolled_up(edge.source) and (edge.source, name) not in self.uncut
+                edge.waits and self.is_rolled_up(edge.source) and (edge.source, name) not in self.uncut
                 for edge in self.into[name]
                 if edge.source != name
             )
@@ -207,8 +213,8 @@ class Graph:
         found: set[tuple[str, str]] = set()
         for name, table in self.tables.items():
             if table.optional:
-                mine = {edge.source for edge in self.into[name] if edge.source != name}
-                waited = {source for source in mine - {*table.optional} if self.flows[source] == self.flows[name]}
+                mine = {edge.source: edge for edge in self.into[name] if edge.source != name}
+                waited = {one for one in mine.keys() - {*table.optional} if self.holds(mine[one]) == self.flows[name]}
                 found.update((source, name) for source in table.optional if source in mine and waited)
         return frozenset(found)
 

@@ -43,6 +43,8 @@ class Source:
 
     table: str
     window: tuple[int, int] | None = None
+    # Whether its time holds the reader back: if not, it is read as it is, as one without time.
+    waits: bool = True
 
     @property
     def relation(self) -> Relation:
@@ -122,6 +124,7 @@ class Edge:
     source: str
     table: str
     map: PartitionMap
+    waits: bool = True
 
 
 DEFAULT_PERIOD_US = DAY_US
