@@ -11,7 +11,7 @@ print(warehouse.query("select * from hourly_traffic").rows)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from penstock.control.health import FeedHealth, feed_healths
 from penstock.control.recovery import Recovery, recoveries
 from penstock.control.state import State
 from penstock.control.status import TableStatus, status
+from penstock.control.waiting import WaitingRows
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
@@ -46,6 +47,7 @@ from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import start_spark
 from penstock.engine.texts import Texts
 from penstock.engine.versions import QueryError, QueryResult
+from penstock.engine.waiting import waiting_rows
 from penstock.errors import PenstockError
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
@@ -157,7 +159,16 @@ class Warehouse:
     def explain(self, table: str) -> Explanation:
         """Why its last update ran, what is pending and why it waits."""
         definition = self._definition(table)
-        return explain(self.state(), table, self.clock.now_us(), definition.how)
+        state = self.state()
+        return explain(state, table, self.clock.now_us(), definition.how, self.waiting([table], state))
+
+    def waiting(self, tables: Iterable[str] | None = None, state: State | None = None) -> tuple[WaitingRows, ...]:
+        """The rows that these tables (or all) do not use yet, because another source has not come as far."""
+        state = self.state() if state is None else state
+        with self.store.read() as conn:
+            return waiting_rows(
+                self.catalogue, conn, self.declared.definitions, state, state.tables if tables is None else tables
+            )
 
     def _definition(self, table: str) -> Definition:
         if table not in self.declared.definitions:

@@ -22,7 +22,7 @@ def test_a_table_that_nobody_declared() -> None:
 
 def test_a_table_that_has_not_been_made() -> None:
     bench = Bench([Feed("f")], [base(), HOURS])
-    assert said(bench, "h").startswith("it has not been made yet\nnothing is pending")
+    assert said(bench, "h").startswith("it has not been made yet\nit waits: nothing of a has come yet")
     assert explain(bench.controller.state, "h").sources[0].holds_back
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import tzinfo
 from pathlib import Path
@@ -20,6 +21,7 @@ from penstock.cli.render import status_table
 from penstock.control.overview import overview
 from penstock.control.state import State
 from penstock.control.status import TableStatus
+from penstock.control.waiting import WaitingRows
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import BEGIN_US, SECOND_US, format_instant
@@ -53,6 +55,7 @@ def status(
                 *violation_lines(found.violated),
                 *([feed_table(found.feeds, zone)] if feeds else []),
                 *_notes(state),
+                *_waiting(warehouse.waiting(state=state), zone),
                 *_inconsistent(found.tables, zone),
             )
 
@@ -63,6 +66,7 @@ def status(
                     "at_us": now_us,
                     "running": state.owner is not None,
                     "died": warehouse.died,
+                    "waiting": [asdict(rows) for rows in warehouse.waiting(state=state)],
                     **asdict(overview(state, now_us, zone)),
                 }
             )
@@ -94,6 +98,10 @@ def _notes(state: State) -> list[Text]:
     if state.quarantine:
         notes.append(Text("  after a fix they are taken up again; or type: penstock retry", style="dim"))
     return notes
+
+
+def _waiting(found: Iterable[WaitingRows], zone: tzinfo) -> list[Text]:
+    return [Text(f"{rows.table}: {rows.said(zone)}", style="yellow") for rows in found]
 
 
 def _inconsistent(rows: list[TableStatus], zone: tzinfo) -> list[Text]:

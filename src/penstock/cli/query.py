@@ -113,17 +113,20 @@ def _tell_rows(answer: Answer | QueryResult, limit: int, now_us: int, zone: tzin
         out.print(result_table(answer.columns, answer.rows))
         if answer.truncated:
             out.print(f"[dim]only the first {limit} rows; more with --limit[/]")
-    if answer.complete_us is not None:
+    if answer.complete_us:
         age = format_duration(max(0, now_us - answer.complete_us))
         upto = format_instant(answer.complete_us // SECOND_US * SECOND_US, zone)
         missing = f"; {lag} arrived update{'s are' if lag != 1 else ' is'} not in it" if lag else ""
-        out.print(f"[dim]complete up to {upto}, {age} ago{missing}[/]")
+        what = "complete up to" if answer.final else "as of"
+        out.print(f"[dim]{what} {upto}, {age} ago{missing}[/]")
     if not answer.consistent:
         out.print("[yellow]the tables are not of one state: each is at its newest version[/]")
 
 
 def _tell(answer: Answer, limit: int, now_us: int, zone: tzinfo) -> None:
     _tell_rows(answer, limit, now_us, zone, answer.lag)
+    for rows in answer.waiting:
+        out.print(Text(f"{rows.table}: {rows.said(zone)}", style="yellow"))
     match answer.outcome:
         case Stale(withheld=withheld):
             what = "withheld, as the contract says" if withheld else "not as fresh as asked for"

@@ -83,7 +83,9 @@ def status_table(rows: Sequence[TableStatus], zone: tzinfo = UTC, width: int | N
 def _cells(row: TableStatus, zone: tzinfo) -> dict[str, Text]:
     return {
         "table": Text(row.table, style="bold" if row.kind == "base" else ""),
-        "complete up to": Text(_edge(row.complete_us, zone)),
+        "complete up to": Text(
+            _edge(row.complete_us, zone) if row.as_of_us is None else f"as of {_edge(row.as_of_us, zone)}"
+        ),
         "staleness": _staleness(row),
         "target": Text(format_duration(row.target_us) if row.target_us is not None else "-"),
         "now": Text(row.doing, style=_DOING[row.doing]),

@@ -12,6 +12,7 @@ from penstock.control.holding import Hold
 from penstock.control.readiness import blocked, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
+from penstock.control.waiting import WaitingRows, never_made
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.tables import ALL
 from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_duration, format_instant
@@ -52,9 +53,13 @@ class Explanation:
     demand: str | None = None
     # Feeds that it is made from and that are not well: late, out, or paused.
     feeds: tuple[FeedHealth, ...] = ()
+    # Rows of its sources, and of theirs, that wait for other sources.
+    waiting: tuple[WaitingRows, ...] = ()
 
 
-def explain(state: State, name: str, now_us: int | None = None, how: str = "") -> Explanation:
+def explain(
+    state: State, name: str, now_us: int | None = None, how: str = "", waiting: tuple[WaitingRows, ...] = ()
+) -> Explanation:
     table = state.tables.get(name)
     now = max(state.now_us, now_us or 0)
     if table is None:
@@ -67,16 +72,21 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
     changes = [file.arrived_us for file in table.files.values()] + [need.at_us for _, _, need in table.needs.pieces()]
     oldest = min(changes, default=None)
     waits, waits_for = _waits(state, table, sources)
+    unmade = never_made(state, name)
     staleness = now - table.edge_us if table.edge_us is not None else None
     last = table.last
     demanded = modulation(state, table).why
     feeds = _unwell(state, table, now)
     lines = [
-        *_freshness(table, staleness),
+        *_freshness(table, staleness, state.graph.final[name]),
         *([f"it is computed {how}"] if how else []),
         *_last(table, now),
-        *_pending(table, oldest, now),
+        *([f"it waits: {unmade}"] if unmade else _pending(table, oldest, now)),
         *([f"nothing of it runs now: {waits}"] if waits else []),
+        *(
+            rows.said(zone_of(table.table.zone)) + ("" if rows.table == name else f", in {rows.table}")
+            for rows in waiting
+        ),
         *_not_followed(table),
         *(f"its feed {feed.said}" if feed.feed == table.table.feed else f"made from {feed.said}" for feed in feeds),
         *(
@@ -93,7 +103,7 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         name,
         how,
         tuple(lines),
-        table.edge_us,
+        table.edge_us if state.graph.final[name] else None,
         staleness,
         table.table.target_us,
         last.why if last else None,
@@ -103,12 +113,13 @@ def explain(state: State, name: str, now_us: int | None = None, how: str = "") -
         len(table.files),
         pending,
         oldest,
-        waits,
+        waits or unmade,
         waits_for,
         sources,
         table.error,
         demanded or None,
         feeds,
+        waiting,
     )
 
 
@@ -189,10 +200,13 @@ def _held(table: TableState, found: Hold) -> str:
     return f"it waits until {_second(table, found.until_us)} for {what}: {saved}"
 
 
-def _freshness(table: TableState, staleness_us: int | None) -> list[str]:
+def _freshness(table: TableState, staleness_us: int | None, final: bool) -> list[str]:
     if staleness_us is None:
         return ["it has not been made yet" if not table.exists else "it has no event times: it is as its sources are"]
-    text = f"complete up to {_second(table, table.edge_us)}, {format_duration(max(0, staleness_us))} ago"
+    what = "complete up to" if final else "as of"
+    text = f"{what} {_second(table, table.edge_us)}, {format_duration(max(0, staleness_us))} ago"
+    if not final:
+        text += " (all that came before is in it; but what comes later may change any of its partitions)"
     target = table.table.target_us
     if target is not None:
         text += f"; target {format_duration(target)} " + ("met" if staleness_us <= target else "missed")

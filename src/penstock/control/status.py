@@ -22,6 +22,8 @@ class TableStatus:
     doing: Doing
     priority: float
     complete_us: int | None
+    # Instead of that, for a table whose old partitions may still get rows: up to when what it is made from is complete.
+    as_of_us: int | None
     staleness_us: int | None
     mean_staleness_us: int | None
     target_us: int | None
@@ -75,7 +77,8 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         if lead is table or table.running is not None
         else _doing(lead),
         priority=spec.priority,
-        complete_us=table.edge_us,
+        complete_us=table.edge_us if state.graph.final[spec.name] else None,
+        as_of_us=None if state.graph.final[spec.name] else table.edge_us,
         staleness_us=staleness,
         mean_staleness_us=table.staleness.mean_us(now_us),
         target_us=spec.target_us,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
 from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT
-from penstock.declare.definition import Definition, exact_time, foldable_view, schema_of, shape_of
+from penstock.declare.definition import Definition, aligned, exact_time, foldable_view, schema_of, shape_of
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
@@ -144,6 +144,7 @@ class Definer:
             logic=f"{view.fingerprint}:{declaration.config.code_version or ''}",
             foldable=foldable_view(view, table, definition.time is not None),
             exact_time=exact_time(view, table, definition.time, done),
+            aligned=aligned(view, table, done),
         )
         definition = replace(definition, table=table)
         if not definition.separable and table.grain is not WHOLE:

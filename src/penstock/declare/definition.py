@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -105,3 +106,27 @@ def exact_time(view: View, table: Table, time: str | None, done: Mapping[str, De
         return False
     expression = (view.time_expression or "").split(".")[-1].strip("`").lower()
     return expression == source.time.lower()
+
+
+def aligned(view: View, table: Table, done: Mapping[str, Definition]) -> bool:
+    """A view whose rows are made of source rows of one time each, or of one hour, day, … that lies in one partition."""
+    if not view.separable or len(table.sources) != 1 or table.grain is WHOLE:
+        return False
+    source = done.get(table.sources[0].table)
+    if source is None or source.time is None or not (source.table.is_base or source.table.exact_time):
+        return False
+    expression = (view.time_expression or "").replace("`", "").lower()
+    cut = re.fullmatch(r"(?:date_trunc\('(\w+)', ?(\w+\.)?(\w+)\)|(?:\w+\.)?(\w+))", expression)
+    if cut is None or (cut[3] or cut[4]) != source.time.lower():
+        return False
+    return cut[1] is None or cut[1] in _WITHIN.get(table.partition, ())
+
+
+# The units whose every piece lies in one partition.
+_WITHIN = {
+    "minute": ("second", "minute"),
+    "hour": ("second", "minute", "hour"),
+    "day": ("second", "minute", "hour", "day"),
+    "week": ("second", "minute", "hour", "day", "week"),
+    "month": ("second", "minute", "hour", "day", "month"),
+}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.control.waiting import WaitingRows
 from penstock.engine.reads import Reading
 from penstock.engine.versions import Version
 from penstock.queries.choice import Way
@@ -75,6 +76,11 @@ class Answer:
         return self.reading.complete_us if self.reading is not None else None
 
     @property
+    def final(self) -> bool:
+        """Whether `complete_us` is about all rows of its tables; else about what they are made from."""
+        return self.reading is None or self.reading.final
+
+    @property
     def lag(self) -> int | None:
         return self.reading.lag if self.reading is not None else None
 
@@ -85,6 +91,11 @@ class Answer:
     @property
     def versions(self) -> tuple[Version, ...]:
         return self.reading.versions if self.reading is not None else ()
+
+    @property
+    def waiting(self) -> tuple[WaitingRows, ...]:
+        """Rows that are not in it, as they wait for other sources."""
+        return self.reading.waiting if self.reading is not None else ()
 
     def plain(self) -> dict[str, Any]:
         """For machines, without the rows."""
@@ -97,13 +108,19 @@ class Answer:
             **outcome,
             "way": self.way.value,
             "because": self.why,
-            "complete_us": self.complete_us,
+            "complete_us": self.reading.claimed_us if self.reading is not None else None,
             "lag": self.lag,
             "lag_when_asked": outcome.get("lag"),
             "as_of_us": self.reading.as_of_us if self.reading is not None else None,
             "consistent": self.consistent,
+            "waiting": [asdict(rows) for rows in self.waiting],
             "versions": [
-                {"table": one.table, "snapshot": one.snapshot, "complete_us": one.complete_us, "at_us": one.at_us}
+                {
+                    "table": one.table,
+                    "snapshot": one.snapshot,
+                    "complete_us": one.complete_us if self.final else None,
+                    "at_us": one.at_us,
+                }
                 for one in self.versions
             ],
         }

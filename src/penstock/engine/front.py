@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
+from sqlalchemy import Connection
 
 from penstock.control.state import State
 from penstock.control.touching import Touched
+from penstock.control.waiting import WaitingRows
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Answer, Rows
 from penstock.engine.asked import Asked
@@ -34,6 +36,7 @@ from penstock.engine.tallies import Tallies
 from penstock.engine.telling import EVERY_S, Telling
 from penstock.engine.texts import Texts
 from penstock.engine.versions import QueryError
+from penstock.engine.waiting import waiting_rows
 from penstock.engine.weighing import Weighing, gain, is_fresh, price_per_s
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
@@ -193,6 +196,16 @@ class Front:
     def looking(self, look: Callable[[State], T]) -> T:
         """What someone finds in the state of the warehouse, which nobody changes meanwhile."""
         return self._known.looking(look)
+
+    def waiting(self, tables: Iterable[str] | None) -> tuple[WaitingRows, ...]:
+        """The rows that these tables (or all) do not use yet, because another source has not come as far."""
+        with self.store.read() as conn:
+            return self.looking(
+                lambda state: self._rows_waiting(conn, state, state.tables if tables is None else tables)
+            )
+
+    def _rows_waiting(self, conn: Connection, state: State, tables: Iterable[str]) -> tuple[WaitingRows, ...]:
+        return waiting_rows(self.catalogue, conn, self.warehouse.definitions, state, tables)
 
     def close(self) -> None:
         with self._changed:
@@ -383,7 +396,7 @@ class Front:
                 raise QueryError(
                     "there is no consistent state of its tables to read now; ask again, or take any with `--any`"
                 )
-            reading = able[0]
+            reading = replace(able[0], waiting=self._rows_waiting(conn, state, asked.touched))
             for snapshot in {reading.head, *(version.read_at for version in reading.versions)}:
                 self.catalogue.pin(conn, snapshot, run.group, now_us + HOUR_US)
             return reading, self._weighing.sizes.of(conn, reading, asked.touched)

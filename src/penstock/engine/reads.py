@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from penstock.control.state import State
 from penstock.control.touching import Touched, is_settled, not_loaded
+from penstock.control.waiting import WaitingRows
 from penstock.engine.versions import QueryError, Version, consistent_versions
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -34,6 +35,15 @@ class Reading:
     # What has no versions of its own (quarantined rows) is read here.
     head: int
     newest: bool = True
+    # Whether all rows of its tables with an earlier time are in; else only all that came from their sources.
+    final: bool = True
+    # Rows that are there but wait for other sources, of all that its tables are made from.
+    waiting: tuple[WaitingRows, ...] = ()
+
+    @property
+    def claimed_us(self) -> int | None:
+        """Complete up to here, as far as that can be said."""
+        return self.complete_us if self.final and self.complete_us else None
 
     @property
     def lag(self) -> int:
@@ -125,7 +135,9 @@ def _measured(
 def _reading(state: State, versions: tuple[Version, ...], consistent: bool, missing: list[int], now_us: int) -> Reading:
     since = min(missing, default=None)
     edges = [_complete(state, version, now_us, since) for version in versions]
-    return Reading(versions, consistent, min(edges, default=None), tuple(sorted(missing)), now_us, state.snapshot)
+    final = all(state.graph.final[version.table] or not state.graph.flows[version.table] for version in versions)
+    complete = min(edges, default=None)
+    return Reading(versions, consistent, complete, tuple(sorted(missing)), now_us, state.snapshot, final=final)
 
 
 def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:

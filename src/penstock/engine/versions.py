@@ -49,6 +49,7 @@ class QueryResult:
     complete_us: int | None
     consistent: bool
     versions: tuple[Version, ...]
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,18 @@ class Graph:
         }
 
     @cached_property
+    def final(self) -> dict[str, bool]:
+        """Whether a table may say "complete up to": all its rows with an earlier time are in. One whose rows of any time may
+        come from source rows of any other time can only say up to when what it is made from is complete."""
+        found: dict[str, bool] = {}
+        for name in self.order:
+            table = self.tables[name]
+            into = [edge for edge in self.into[name] if edge.source != name and self.holds(edge)]
+            own = table.grain is WHOLE or table.exact_time or table.aligned
+            found[name] = self.flows[name] and all(found[e.source] and (own or e.map.confined) for e in into)
+        return found
+
+    @cached_property
     def uncut(self) -> frozenset[tuple[str, str]]:
         """The pairs (source, reader) where the source is a roll-up that cannot be cut for the reader."""
         found = []

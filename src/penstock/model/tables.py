@@ -67,6 +67,9 @@ class Table:
     history_weight: float = 0.1
     # Whether rows carry their own time (base tables, row-wise views) or that of their partition (roll-ups).
     exact_time: bool = False
+    # Whether what it makes of a row is in the partition of that row's time, and of rows of one partition only: then it does
+    # not matter that it reads a source as a whole.
+    aligned: bool = False
     # Whether appended rows of the source can be folded in instead of computing the partition again.
     foldable: bool = False
     # How many partitions one job may take (views that must be computed partition by partition are costly to plan).

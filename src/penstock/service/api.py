@@ -206,7 +206,9 @@ class Api:
         await self._who(request)
         now_us = self.warehouse.clock.now_us()
         found = await to_thread.run_sync(self.front.looking, lambda state: overview(state, now_us))
-        return JSONResponse({"at_us": now_us, "running": self.is_alive(), **asdict(found)})
+        waiting = await to_thread.run_sync(self.front.waiting, None)
+        told = {"at_us": now_us, "running": self.is_alive(), **asdict(found)}
+        return JSONResponse({**told, "waiting": [asdict(rows) for rows in waiting]})
 
     async def table(self, request: Request) -> Response:
         await self._who(request)
@@ -215,7 +217,10 @@ class Api:
         if definition is None:
             raise Refused(404, f"there is no table `{name}`; /v1/tables has all")
         now_us = self.warehouse.clock.now_us()
-        found = await to_thread.run_sync(self.front.looking, lambda state: explain(state, name, now_us, definition.how))
+        waiting = await to_thread.run_sync(self.front.waiting, (name,))
+        found = await to_thread.run_sync(
+            self.front.looking, lambda state: explain(state, name, now_us, definition.how, waiting)
+        )
         columns = [{"name": one.name, "type": one.type} for one in definition.columns or ()]
         return JSONResponse({**asdict(found), "columns": columns})
 

@@ -196,6 +196,11 @@ def _problems(*codes: int) -> dict[str, Any]:
     return {str(code): {"description": _SAID[code], "content": content} for code in codes}
 
 
+_WAITING = {
+    "type": "array",
+    "description": "Rows that are there but not used yet, as another source has not come as far.",
+    "items": {"type": "object", "required": ["table", "source", "rows", "exact", "waits_for", "upto_us"]},
+}
 _INSTANT = {"type": ["integer", "null"], "description": "Microseconds since 1970, UTC."}
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -234,6 +239,7 @@ _QUERY: dict[str, Any] = {
                     "description": "Of these, those that had arrived when it was asked: what a contract is about.",
                 },
                 "consistent": {"type": "boolean"},
+                "waiting": _WAITING,
                 "versions": {"type": "array", "items": {"type": "object", "required": ["table", "snapshot"]}},
                 "why": {"type": "string", "description": "Why it was rejected."},
                 "acceptable_within_us": {"type": ["integer", "null"]},
@@ -250,8 +256,9 @@ _QUERY: dict[str, Any] = {
 }
 _TABLES: dict[str, Any] = {
     "type": "object",
-    "required": ["at_us", "running", "tables", "feeds", "recovery", "violated", "quarantine"],
+    "required": ["at_us", "running", "tables", "feeds", "recovery", "violated", "quarantine", "waiting"],
     "properties": {
+        "waiting": _WAITING,
         "tables": {"type": "array", "items": {"type": "object", "required": ["table", "doing"]}},
         "feeds": {"type": "array", "items": {"type": "object", "required": ["feed", "health", "said"]}},
         "recovery": {"type": "array", "items": {"type": "object", "required": ["table", "lag_us"]}},
