@@ -287,7 +287,7 @@ class Derivation:
         older = [
             (file, path)
             for file, path in zip(every.files, every.paths, strict=True)
-            if file.id not in known and _meets(file, time, edge_us, edge.map.cut(self.job.edge_us))
+            if file.id not in known and self._meets(file, time, edge_us, edge.map.cut(self.job.edge_us))
         ]
         if not older:
             return None
@@ -296,11 +296,10 @@ class Derivation:
         frame = self._until_edge(edge, read_files(self.session, [path for _, path in older], every.schema, size))
         return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
 
-
-def _meets(file: DataFile, time: str, low_us: int, high_us: int) -> bool:
-    """Whether a file may have rows between two times."""
-    ranges = time_range([file], time)
-    return not ranges or (ranges[0][0] < high_us and ranges[0][1] > low_us)
+    def _meets(self, file: DataFile, time: str, low_us: int, high_us: int) -> bool:
+        """Whether a file may have rows between two times."""
+        ranges = time_range([file], time, zone_of(self.warehouse.zone))
+        return not ranges or (ranges[0][0] < high_us and ranges[0][1] > low_us)
 
 
 def _unless_everything(partitions: PartitionSet) -> PartitionSet | None:

@@ -10,7 +10,7 @@ from penstock.control.state import State
 from penstock.control.waiting import Ahead, WaitingRows, ahead
 from penstock.declare.definition import Definition
 from penstock.engine.rows import time_range
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.time import BEGIN_US, END_US
 from penstock.tables import Catalogue
 
@@ -35,7 +35,7 @@ def _counted(catalogue: Catalogue, conn: Connection, definitions: Mapping[str, D
     files = catalogue.files(conn, one.source, catalogue.snapshot(conn), within)
     whole, part = 0, 0.0
     for file in catalogue.described(conn, one.source, files, time) if time is not None else files:
-        low, high = next(iter(time_range([file], time or "")), (BEGIN_US, END_US))
+        low, high = next(iter(time_range([file], time or "", zone_of(definition.table.zone))), (BEGIN_US, END_US))
         if low >= one.from_us:
             whole += file.records
         elif high > one.from_us:
