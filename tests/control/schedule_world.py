@@ -124,6 +124,7 @@ class World:
         self.redefined = False
         self.bad: set[tuple[str, str]] = set()
         self.promises: list[tuple[str, int, list[Delivery]]] = []
+        self.watches_claims = False
         self.folded = 0
         self.recomputed = 0
         self.emit(RunStarted(self.now, "one"))
@@ -146,6 +147,43 @@ class World:
             self.promises.append((event.feed, event.upto_us, before))
         if self.promises:
             self.check_promises()
+        if self.watches_claims and isinstance(event, UpdateFinished | WarehouseDeclared):
+            self.check_claims()
+
+    def check_claims(self) -> None:
+        """No table says that it is complete further than what was delivered and loaded, and what is promised now, allow."""
+        known: dict[str, int | None] = {}
+        for name in self.graph.order:
+            known[name] = truth = self.truth(name, known)
+            edge = self.state.tables[name].edge_us
+            assert edge is None or (truth is not None and edge <= truth), f"{name} claims {edge}, the truth is {truth}"
+
+    def truth(self, name: str, above: dict[str, int | None]) -> int | None:
+        """How far a table can be complete: by its files and promises alone, or by those of what it is made from."""
+        table, graph = self.graph.tables[name], self.graph
+        if not graph.flows[name]:
+            return None
+        if not table.is_base:
+            pairs = [
+                (edge, above[edge.source])
+                for edge in graph.into[name]
+                if edge.source != name and graph.holds(edge) and (edge.source, name) not in graph.optional
+            ]
+            if any(upto is None for _, upto in pairs):
+                return None
+            return min((edge.map.carried(upto) for edge, upto in pairs), default=None)
+        feed = self.feeds[table.feed]
+        if feed.punctuated:
+            kept = [
+                upto
+                for source, upto, before in self.promises
+                if source == feed.name and all(self.dealt_with(name, delivery) for delivery in before)
+            ]
+            return max(kept, default=None)
+        times = [t for d in self.delivered.values() if d.feed == feed.name and name in d.loaded_by for t, _ in d.rows]
+        if not times:
+            return None
+        return table.grain.ceil(max(times) + 1) if feed.mode == "snapshot" else max(times) + 1 - feed.lateness_us
 
     def check_promises(self) -> None:
         """A table is only complete up to a promise if it has all files that came before it."""
