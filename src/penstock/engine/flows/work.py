@@ -217,8 +217,10 @@ class FlowWork:
         assert definition.flow is not None
         ordered = any(isinstance(step.does, Overwrite | Versions) for step in definition.flow.flow.steps)
 
-        def find(table: str, partitions: PartitionSet | None, added_after: int | None) -> Slice:
-            found = lookup(table, partitions, added_after)
+        def find(
+            table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
+        ) -> Slice:
+            found = lookup(table, partitions, added_after, described)
             known = any(column.name == FILE for column in found.schema)
             if known or not (ordered or self.warehouse.definitions[table].declaration.every):
                 return found
