@@ -49,6 +49,7 @@ from penstock.engine.texts import Texts
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.engine.waiting import waiting_rows
 from penstock.errors import PenstockError
+from penstock.model.grain import zone_of
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
 from penstock.store.lock import RunLock
@@ -298,7 +299,7 @@ class Warehouse:
 
     def feeds(self) -> list[FeedHealth]:
         """How each feed delivers: healthy, late, out, or paused."""
-        return feed_healths(self.state(), self.clock.now_us())
+        return feed_healths(self.state(), self.clock.now_us(), zone_of(self.declared.zone))
 
     def recoveries(self) -> list[Recovery]:
         """Tables that catch up after an outage or a pause, and when that should be over."""

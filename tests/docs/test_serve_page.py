@@ -50,7 +50,7 @@ def test_the_page(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFix
                 assert answer.complete_us is not None
                 upto = format_instant(answer.complete_us // MINUTE_US * MINUTE_US)
                 lines = ["  ".join(map(str, row)) for row in (answer.columns, *answer.rows)]
-                assert cells("\n".join([*lines, f"complete up to {upto}, 257d 9h ago"])) == cells(output)
+                assert cells("\n".join([*lines, f"complete up to {upto} UTC, 257d 9h ago"])) == cells(output)
         with served(warehouse, pace=Pace(0.05, 0.05)) as (server, _):
             server.start()
             (client,) = blocks(PAGE, "python")

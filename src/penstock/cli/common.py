@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +40,11 @@ ProjectOption = Annotated[
     Path, typer.Option("--project", "-p", help="The project's folder.", envvar="PENSTOCK_PROJECT")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def tell_zone(zone: tzinfo) -> None:
+    """In which zone the times above are."""
+    out.print(f"[dim]times in {zone}[/]")
 
 
 def print_json(value: Any) -> None:

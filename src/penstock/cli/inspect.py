@@ -45,7 +45,7 @@ def status(
 
         def picture() -> Group:
             now_us = warehouse.clock.now_us()
-            head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, {_who(state, warehouse.died)}"
+            head = f"{format_instant(now_us // 1_000_000 * 1_000_000, zone)}, times in {zone}; {_who(state, warehouse.died)}"
             found = overview(state, now_us, zone)
             return Group(
                 Text(head, style="dim"),
@@ -140,6 +140,7 @@ def explain(
         if json:
             print_json(found)
             return
-        out.print(f"[bold]{table}[/]")
+        zone = zone_of(warehouse.declared.zone)
+        out.print(f"[bold]{table}[/] [dim](times in {zone})[/]")
         for line in found.lines:
             out.print(Text("  " + line))

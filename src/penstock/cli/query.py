@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    err,
+    errors_told,
+    open_warehouse,
+    out,
+    print_json,
+    tell_zone,
+    working,
+)
 from penstock.cli.render import result_table
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -118,7 +128,9 @@ def _tell_rows(answer: Answer | QueryResult, limit: int, now_us: int, zone: tzin
         upto = format_instant(answer.complete_us // SECOND_US * SECOND_US, zone)
         missing = f"; {lag} arrived update{'s are' if lag != 1 else ' is'} not in it" if lag else ""
         what = "complete up to" if answer.final else "as of"
-        out.print(f"[dim]{what} {upto}, {age} ago{missing}[/]")
+        out.print(f"[dim]{what} {upto} {zone}, {age} ago{missing}[/]")
+    elif "timestamp" in answer.types:
+        tell_zone(zone)
     if not answer.consistent:
         out.print("[yellow]the tables are not of one state: each is at its newest version[/]")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from rich.table import Table
@@ -133,5 +133,13 @@ def result_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
     for column in columns:
         table.add_column(column)
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row))
+        table.add_row(*(shown_value(value) for value in row))
     return table
+
+
+def shown_value(value: Any) -> str:
+    """Times as clocks show them; with the offset where clocks show it twice."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        twice = value.utcoffset() != value.replace(fold=1 - value.fold).utcoffset()
+        return str(value if twice else value.replace(tzinfo=None))
+    return "" if value is None else str(value)

@@ -9,7 +9,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    errors_told,
+    open_warehouse,
+    out,
+    print_json,
+    tell_zone,
+    working,
+)
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_instant
 
@@ -48,3 +57,4 @@ def replicas(
             waiting = Text(str(row.waiting), style="yellow" if row.waiting else "dim")
             shown.add_row(row.replica, row.table, there, str(row.versions), waiting)
         out.print(shown)
+        tell_zone(zone)

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.control.asked import RequestStatus
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -60,9 +60,9 @@ def backfill(
             print_json(asked)
             return
         found = asked.request
-        out.print(
-            f"request [bold]{found.request}[/]: {table}, {_partitions(found.partitions)}{_where(found.ranges, zone)}"
-        )
+        where = _where(found.ranges, zone)
+        what = f"{_partitions(found.partitions)}{where}{f' {zone}' if where else ''}"
+        out.print(f"request [bold]{found.request}[/]: {table}, {what}")
         if found.table != table:
             out.print(f"{table} is made together with {found.table}: their partitions are made again by the same jobs")
         if found.merged_with:
@@ -135,6 +135,7 @@ def plan(
             f"about {_seconds(found.total_s)} of work, at least {_seconds(found.shortest_s)} from start to end; "
             f"reads {_size(found.reads_bytes)}"
         )
+        tell_zone(zone)
 
 
 def _pairs(words: Sequence[str], tables: set[str]) -> list[tuple[str, str | None]]:
@@ -181,6 +182,7 @@ def requests(
                 "; ".join(_notes(each)),
             )
         out.print(shown)
+        tell_zone(zone)
 
 
 def _deadline_cell(each: RequestStatus, now_us: int, zone: tzinfo) -> Text:

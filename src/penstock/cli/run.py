@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import signal
 from contextlib import nullcontext
+from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    err,
+    errors_told,
+    open_warehouse,
+    out,
+    print_json,
+    tell_zone,
+    working,
+)
 from penstock.cli.flow_progress import flows_shown
 from penstock.cli.render import status_table
 from penstock.control.events import (
@@ -27,7 +38,7 @@ from penstock.control.events import (
 )
 from penstock.control.status import status
 from penstock.model.grain import zone_of
-from penstock.model.time import format_duration, format_instant
+from penstock.model.time import format_duration, moment
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +61,7 @@ def run(
             for name in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(name, lambda *_: runtime.stop())
             if not quiet:
-                runtime.on_event = lambda number, event: _tell(number, event, json)
+                runtime.on_event = lambda number, event: _tell(number, event, zone, json)
             if not json:
                 err.print(
                     "Running; Ctrl-C stops after the updates that run." if not until_idle else "Running until idle."
@@ -64,6 +75,7 @@ def run(
             print_json({"event": "stopped", "tables": rows, "failed": failed})
         else:
             out.print(status_table(rows, zone, out.width))
+            tell_zone(zone)
             for row in rows:
                 if row.doing == "failed":
                     err.print(f"[bold red]{row.table} failed[/]; mend it and type: penstock retry {row.table}")
@@ -72,10 +84,10 @@ def run(
             raise typer.Exit(3)
 
 
-def _tell(number: int, event: Event, json: bool) -> None:
+def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
     line: dict[str, Any] | None = None
     text = ""
-    when = format_instant(event.at_us).split(" ")[1].split(".")[0]
+    when = moment(event.at_us, zone).strftime("%H:%M:%S")
     if isinstance(event, UpdateFinished):
         rows = sum(publication.rows for publication in event.publications)
         line = {"table": event.table, "how": event.how, "rows": rows, "seconds": round(event.seconds, 3)}

@@ -8,8 +8,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    err,
+    errors_told,
+    open_warehouse,
+    out,
+    print_json,
+    tell_zone,
+    working,
+)
 from penstock.errors import PenstockError
+from penstock.model.grain import zone_of
 from penstock.model.time import format_instant
 
 token = typer.Typer(help="Who may ask queries over the network, and as which profile.", no_args_is_help=True)
@@ -72,6 +83,7 @@ def listed(project: ProjectOption = Path(), json: JsonOption = False) -> None:
     from penstock.store import tokens
 
     with errors_told(), open_warehouse(project) as warehouse:
+        zone = zone_of(warehouse.declared.zone)
         with warehouse.store.read() as conn:
             found = tokens.listed(conn)
         if json:
@@ -81,9 +93,10 @@ def listed(project: ProjectOption = Path(), json: JsonOption = False) -> None:
         for column in ("id", "profile", "made", "revoked", "note"):
             table.add_column(column)
         for one in found:
-            revoked = format_instant(one.revoked_us) if one.revoked_us is not None else ""
-            table.add_row(one.id, one.profile, format_instant(one.created_us), revoked, one.note)
+            revoked = format_instant(one.revoked_us, zone) if one.revoked_us is not None else ""
+            table.add_row(one.id, one.profile, format_instant(one.created_us, zone), revoked, one.note)
         out.print(table)
+        tell_zone(zone)
 
 
 @token.command("revoke")

@@ -12,7 +12,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    err,
+    errors_told,
+    open_warehouse,
+    out,
+    print_json,
+    tell_zone,
+    working,
+)
 from penstock.cli.render import brief_duration, plain_number
 from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.declare.settings import write_settings
@@ -164,6 +174,8 @@ def timeline(
             for line in lines:
                 shown.add_row(*line)
             out.print(shown if found.bars else "nothing ran in that time")
+            if found.bars:
+                tell_zone(zone)
         if plot is not None:
             write_timeline(plot, "updates", found, tuple(table or ()))
             err.print(f"written to {plot}")

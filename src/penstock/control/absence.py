@@ -7,8 +7,10 @@ table's choice: it waits (the default), it goes on without (`Graph.optional`), o
 
 from __future__ import annotations
 
+from datetime import tzinfo
+
 from penstock.control.state import State
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.time import BEGIN_US, format_instant
 
@@ -39,13 +41,12 @@ def absent_inputs(state: State, name: str) -> dict[str, PartitionSet]:
     return found
 
 
-def absence(source: str, where: PartitionSet) -> str:
+def absence(source: str, where: PartitionSet, zone: tzinfo) -> str:
     if where == EVERYTHING:
         return f"{source} is absent: nothing of it has come yet"
     first, last = where.intervals[0][0], where.intervals[-1][1]
-    return (
-        f"{source} is absent from {format_instant(first)} to {format_instant(last)}, where all other sources are there"
-    )
+    span = f"from {format_instant(first, zone)} to {format_instant(last, zone)}"
+    return f"{source} is absent {span}, where all other sources are there"
 
 
 def failed_for_absence(state: State, name: str) -> str | None:
@@ -54,4 +55,5 @@ def failed_for_absence(state: State, name: str) -> str | None:
     if not required:
         return None
     gone = {source: where for source, where in absent_inputs(state, name).items() if source in required}
-    return "; ".join(absence(source, where) for source, where in gone.items()) or None
+    zone = zone_of(state.graph.tables[name].zone)
+    return "; ".join(absence(source, where, zone) for source, where in gone.items()) or None

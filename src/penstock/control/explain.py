@@ -185,7 +185,7 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
         return f"an old change is still on its way to it through {', '.join(names)}", names
     if gone := absent_inputs(state, table.table.name):
         names = tuple(gone)
-        return "; ".join(absence(source, where) for source, where in gone.items()), names
+        return "; ".join(absence(source, where, zone_of(table.table.zone)) for source, where in gone.items()), names
     holding = tuple(source.table for source in sources if source.holds_back)
     if holding:
         return f"{', '.join(holding)} has not come far enough", holding

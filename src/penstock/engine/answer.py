@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from penstock.control.waiting import WaitingRows
 from penstock.engine.reads import Reading
 from penstock.engine.versions import Version
+from penstock.model.grain import zone_of
 from penstock.queries.choice import Way
 from penstock.queries.outcome import Ending, Outcome, Stale, ending
 
@@ -25,6 +27,8 @@ class Rows:
     truncated: bool = False
     files: tuple[Path, ...] = ()
     count: int = 0
+    # In which people want to see its times.
+    zone: str = "UTC"
 
     @property
     def nbytes(self) -> int:
@@ -61,11 +65,8 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """As Python values; times are in UTC."""
-        if self.found is None:
-            return []
-        columns = [_plain(column).to_pylist() for column in self.found.table.columns]
-        return list(zip(*columns, strict=True)) if columns else []
+        """As Python values; times are in the project's zone."""
+        return python_rows(self.found.table, self.found.zone) if self.found is not None else []
 
     @property
     def truncated(self) -> bool:
@@ -126,7 +127,15 @@ class Answer:
         }
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without zones: a time is in UTC, and says so by having none."""
+def python_rows(table: pa.Table, zone: str) -> list[tuple[Any, ...]]:
+    columns = [_values(column, zone_of(zone)) for column in table.columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _values(column: pa.ChunkedArray, zone: tzinfo) -> list[Any]:
+    """An instant is given in the zone; a time without offset stays so."""
     kind = column.type
-    return column.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) and kind.tz else column
+    if not pa.types.is_timestamp(kind) or not kind.tz:
+        return list(column.to_pylist())
+    utc = column.cast(pa.timestamp(kind.unit)).to_pylist()
+    return [None if at is None else at.replace(tzinfo=UTC).astimezone(zone) for at in utc]

@@ -315,7 +315,7 @@ def check_partitions(table: str, files: Sequence[DataFile], partitions: Partitio
         rows = sum(file.records for file in outside)
         raise ViewProblem(
             f"`{table}` gave {rows} rows of other partitions than it was asked for, for example of "
-            f"{format_instant(outside[0].partition_us)}: its time column must lie in the partition that the row is made for; "
+            f"{format_instant(outside[0].partition_us)} UTC: its time column must lie in the partition that the row is made for; "
             "check `time`, or say how the source is read with `sources`"
         )
 

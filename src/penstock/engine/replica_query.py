@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from penstock.declare.sqlview import sources
+from penstock.engine.answer import python_rows
 from penstock.engine.rows import read_files
 from penstock.engine.spark import session_in
 from penstock.engine.versions import Candidate, QueryError, QueryResult, Version, agree
@@ -35,13 +36,13 @@ def query_replica(session: SparkSession, replica: Replica, sql: str, limit: int,
         frame = read_files(own, paths, one.schema, sum(file.size_bytes for file in one.files))
         frame.createOrReplaceTempView(name)
     frame = own.sql(sql)
-    rows = frame.limit(limit + 1).collect()
+    found = frame.limit(limit + 1).toArrow()
     edges = [one.complete_us for one in picked.values() if one.complete_us is not None]
     return QueryResult(
         tuple(frame.columns),
         tuple(field.dataType.simpleString() for field in frame.schema.fields),
-        [tuple(row) for row in rows[:limit]],
-        len(rows) > limit,
+        python_rows(found.slice(0, limit), zone),
+        found.num_rows > limit,
         min(edges, default=None),
         consistent,
         tuple(Version(n, m.snapshot, m.complete_us, m.at_us, m.snapshot, consistent) for n, m in picked.items()),

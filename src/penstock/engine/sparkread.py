@@ -57,7 +57,7 @@ class SparkReader:
     def collect(self, frame: DataFrame, limit: int) -> Rows:
         table = frame.limit(limit + 1).toArrow()
         rows = table.slice(0, limit)
-        return Rows(rows, _types(frame), table.num_rows > limit, count=rows.num_rows)
+        return Rows(rows, _types(frame), table.num_rows > limit, count=rows.num_rows, zone=self.warehouse.zone)
 
     def write(self, frame: DataFrame, limit: int, folder: Path) -> Rows:
         """As Parquet files, for more rows than one wants to send in a message."""

@@ -109,14 +109,14 @@ def arrow_bytes(answer: Answer) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it: times in UTC, decimals and what has no JSON form as text."""
+    """A value as JSON can say it: instants with their offset, decimals and what has no JSON form as text."""
     match value:
         case None | bool() | int() | str():
             return value
         case float():
             return value if math.isfinite(value) else str(value)
         case datetime():
-            return value.isoformat() + ("Z" if value.tzinfo is None else "")
+            return value.isoformat().replace("+00:00", "Z")
         case date() | time():
             return value.isoformat()
         case Decimal():
