@@ -27,6 +27,9 @@ ARROW = {
     "bigint": pa.int64(),
     "int": pa.int32(),
     "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
 }
 SPARK = {str(kind): name for name, kind in ARROW.items()} | {"large_string": "string"}
 MACROS = (
@@ -35,13 +38,22 @@ MACROS = (
     "timestamp_seconds(n) AS make_timestamptz((n * 1000000)::BIGINT)",
     "unix_seconds(t) AS epoch_us(t) // 1000000",
     "pmod(a, b) AS ((a % b) + b) % b",
-    "from_utc_timestamp(t, zone) AS t",
-    "to_utc_timestamp(t, zone) AS t",
+    "from_utc_timestamp(t, zone) AS make_timestamptz(epoch_us(timezone(zone, t)))",
+    "to_utc_timestamp(t, zone) AS timezone(zone, make_timestamp(epoch_us(t)))",
+    "unix_date(d) AS date_diff('day', DATE '1970-01-01', d)",
+    "date_from_unix_date(n) AS (DATE '1970-01-01' + n::INTEGER)",
+    "trunc_date(d, unit) AS date_trunc(unit, d)::DATE",
 )
 
 
 def duck(sql: str) -> str:
-    return re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"'))
+    sql = re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"'))
+    # A timestamp of Spark is an instant; whole division is a word there.
+    return (
+        re.sub(r"\bas timestamp\)", "as timestamptz)", sql, flags=re.IGNORECASE)
+        .replace(" div ", " // ")
+        .replace("unix_date(trunc(", "unix_date(trunc_date(")
+    )
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,10 @@ class Frame:
     def schema(self) -> _Struct:
         return _Struct([_Field(field.name, _Type(_spark_type(field.type))) for field in self.rows.schema])
 
+    @property
+    def columns(self) -> list[str]:
+        return list(self.rows.column_names)
+
     def createOrReplaceTempView(self, name: str) -> None:
         self.session.connection.register(name, self.rows)
 
@@ -94,6 +110,12 @@ class Frame:
         return Frame(self.session, self.rows.slice(0, count))
 
     def coalesce(self, _count: int) -> Frame:
+        return self
+
+    def persist(self, *_level: Any) -> Frame:
+        return self
+
+    def unpersist(self, *_blocking: Any) -> Frame:
         return self
 
     @property
@@ -186,6 +208,15 @@ def _connection() -> duckdb.DuckDBPyConnection:
     return con
 
 
+@dataclass(frozen=True)
+class _Conf:
+    connection: duckdb.DuckDBPyConnection
+
+    def set(self, name: str, value: str) -> None:
+        if name == "spark.sql.session.timeZone":
+            self.connection.execute(f"SET TimeZone = '{value}'")
+
+
 class Session:
     """Each step that touches the disk is told to `point`."""
 
@@ -195,6 +226,10 @@ class Session:
 
     def newSession(self) -> Session:
         return self
+
+    @property
+    def conf(self) -> _Conf:
+        return _Conf(self.connection)
 
     @property
     def read(self) -> _Reader:
@@ -231,8 +266,12 @@ def _arrow_type(name: str) -> pa.DataType:
 
 def delivered(session: Session, kind: str, paths: Sequence[str], schema: Schema) -> Frame:
     """The rows of delivered files."""
-    names = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE"}
-    columns = "{" + ", ".join(f"'{column.name}': '{names[column.type]}'" for column in schema) + "}"
+    if kind == "parquet":
+        return session.read.schema(schema).parquet(*paths)
+    names = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP"}
+    columns = (
+        "{" + ", ".join(f"'{column.name}': '{names.get(column.type, column.type.upper())}'" for column in schema) + "}"
+    )
     files = "[" + ", ".join(f"'{path}'" for path in paths) + "]"
     if kind == "csv":
         return session.sql(

@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--duck", action="store_true", help="with DuckDB in the place of Spark: quick, plain projects only"
     )
+    parser.add_argument("--calm", action="store_true", help="partitions are made from partitions of the same time only")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     asked = parser.parse_args()
     first, _, last = asked.seeds.partition("..")
@@ -45,7 +46,7 @@ def main() -> int:
     for seed in range(int(first), int(last or first) + 1):
         if asked.minutes and time.monotonic() - began > asked.minutes * 60:
             break
-        case = draw(seed, steps=asked.steps, only=asked.template, plain=engine.plain)
+        case = draw(seed, steps=asked.steps, only=asked.template, plain=engine.plain, calm=asked.calm)
         if asked.show:
             print(told(case))
         played = play(case, engine)

@@ -1,5 +1,5 @@
-"""Partitions of time in plain Python, written from the docs: minutes and hours are those of UTC, days, weeks (from Monday)
-and months are those of the zone. A day begins at its first instant; where a clock is set back over midnight, the hour that
+"""Partitions of time in plain Python, written from the docs: hours, days, weeks (from Monday) and months begin with the clocks
+of the zone. A day begins at its first instant; where a clock is set back over midnight, the hour that
 comes twice stays with the later day."""
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def floor(us: int, grain: str, zone: str) -> int:
     """The start of the partition in which an instant is."""
     width = _minutes(grain)
     if width is not None:
-        return us - us % width
+        # In India hours begin at half past those of UTC.
+        offset = local(us, zone).utcoffset()
+        assert offset is not None
+        return us - (us + offset // timedelta(microseconds=1)) % width
     day = local(us, zone).date() + timedelta(days=1)
     while midnight(day, zone) > us:
         day -= timedelta(days=1)
@@ -92,9 +95,3 @@ def shift(start: int, by: int, grain: str, zone: str) -> int:
 def ceil(us: int, grain: str, zone: str) -> int:
     start = floor(us, grain, zone)
     return start if start == us else shift(start, 1, grain, zone)
-
-
-def whole_hours(zone: str, us: int) -> bool:
-    """Whether the zone's hours are those of UTC at that time."""
-    offset = local(us, zone).utcoffset()
-    return offset is not None and not offset % timedelta(hours=1)

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from tests.projects import calendar
-from tests.projects.project import Case, Project
-from tests.projects.views import TEMPLATES, Drawing, Source, View
+from tests.projects.project import Case, Project, declare
+from tests.projects.views import TEMPLATES, Drawing, Source, View, spark_text, trunc
 
 # Zones, each with moments near which something happens to its clocks.
 ZONES: dict[str, list[str]] = {
@@ -28,27 +28,31 @@ SCALES: dict[str, tuple[int, list[str]]] = {
     "months": (75 * 1440, ["none", "day", "week", "month"]),
 }
 FINER = {"15m": 0, "hour": 1, "day": 2, "week": 3, "month": 4}
+# Views whose rows keep the time of the row that they are made from.
+ROW_TIMES = ("rowwise", "windowed", "looked_up", "union", "subquery", "lateral", "shifted", "anti_join", "last_seen")
 KEYS = ["a", "b", "c", "d", None]
+ODD_NAMES = ["*", "{a,b}", "[ab]", "?", " blank", "%20", "#", "+", "ü", "=", "&", "a'b", "(1)", ":c", "\\s", "$x", "~"]
 ODD = ["x,y", "it's", 'say "so"', "ünï", "a\\b"]
 
 
-def draw(seed: int, *, steps: int | None = None, only: str | None = None, plain: bool = False) -> Case:
-    """`plain`: only what DuckDB in the place of Spark can do, too."""
-    return _Case(random.Random(seed), seed, steps, only, plain).made
+def draw(
+    seed: int, *, steps: int | None = None, only: str | None = None, plain: bool = False, calm: bool = False
+) -> Case:
+    """`plain`: only what DuckDB in the place of Spark can do, too. `calm`: partitions are made from partitions of the same time."""
+    return _Case(random.Random(seed), seed, steps, only, plain, calm).made
 
 
 class _Case:
-    def __init__(self, rng: random.Random, seed: int, steps: int | None, only: str | None, plain: bool) -> None:
+    def __init__(
+        self, rng: random.Random, seed: int, steps: int | None, only: str | None, plain: bool, calm: bool
+    ) -> None:
         self.rng = rng
         self.plain = plain
-        zone = "UTC" if plain else rng.choice([*ZONES, "UTC", "UTC"])
+        self.calm = calm
+        zone = rng.choice([*ZONES, "UTC", "UTC"])
         self.scale = rng.choice(list(SCALES))
         self.width, self.grains = SCALES[self.scale]
         self.start = calendar.micros(datetime.fromisoformat(rng.choice(ZONES[zone])).replace(tzinfo=UTC))
-        self.utc_hours = calendar.whole_hours(zone, self.start)
-        if not self.utc_hours:
-            # Hours are those of UTC: they do not make up the days of this zone.
-            self.grains = [grain for grain in self.grains if grain != "hour" or self.scale == "minutes"]
         self.now = 0
         self.number = 0
         self.project: Project = {"zone": zone, "feeds": {}, "tables": {}, "run": {"tracks": rng.choice([1, 2])}}
@@ -57,11 +61,19 @@ class _Case:
             self._feed(f"ev{at}")
         if rng.random() < 0.35:
             self._feed("ref", reference=True)
+        for feed in list(self.project["feeds"]):
+            if not plain and rng.random() < 0.2:
+                self._base_tables(feed)
         for at in range(rng.randrange(1, 5)):
             table = self._table(f"t{at}", only if at == 0 else None)
             if table is not None:
                 self.project["tables"][f"t{at}"] = table
                 self._known(f"t{at}", table)
+        if not plain and rng.random() < 0.15:
+            self._flow()
+        self._group()
+        self.archived = False
+        self.removed: dict[str, dict[str, Any]] = {}
         self.delivered: dict[str, list[str]] = {feed: [] for feed in self.project["feeds"]}
         begin = {"seed": seed, "project": self._copy(), "steps": []}
         count = steps or rng.randrange(3, 6)
@@ -83,17 +95,19 @@ class _Case:
     def _feed(self, name: str, *, reference: bool = False) -> None:
         rng = self.rng
         columns = [("k", "string"), ("v", rng.choice(["bigint", "bigint", "int"]))]
-        for extra in [] if self.plain else [("d", "decimal(10,2)"), ("x", "double"), ("f", "boolean")]:
+        for extra in [("d", "decimal(10,2)")] * (not self.plain) + [("x", "double"), ("f", "boolean")]:
             if rng.random() < 0.3:
                 columns.append(extra)
-        feed_format = rng.choice(["csv", "csv", "json"] + ([] if self.plain else ["parquet"]))
+        feed_format = rng.choice(["csv", "csv", "json", "parquet"])
         time = None
         settings: dict[str, Any] = {"settle": "0s"}
         style = "z"
         if not reference:
             kind = rng.choice(["timestamp"] * 5 + ([] if self.plain else ["date", "timestamp_ntz"]))
             if kind == "timestamp":
-                style = "z" if self.plain else rng.choice(["z", "z", "offset", "naive"])
+                style = rng.choice(
+                    ["z", "z", "offset", *(["naive"] if feed_format != "parquet" and not self.plain else [])]
+                )
             columns.insert(rng.randrange(len(columns) + 1), ("ts", kind))
             time = "ts"
             grains = [grain for grain in self.grains if grain != "month"]
@@ -110,7 +124,10 @@ class _Case:
         self.project["feeds"][name] = {
             "format": feed_format,
             "mode": mode,
-            "declared": True,
+            "declared": self.plain
+            or feed_format == "json"
+            or "timestamp_ntz" in dict(columns).values()
+            or rng.random() < 0.75,
             "columns": columns,
             "time": time,
             "style": style,
@@ -119,6 +136,102 @@ class _Case:
         grain = settings.get("partition", "none")
         timed = time if not (mode == "snapshot" and grain == "none") else None
         self.sources[name] = Source(name, tuple(columns), timed, grain)
+
+    def _base_tables(self, feed: str) -> None:
+        """One or two tables that take the rows of a feed, each in its own way."""
+        rng = self.rng
+        declared = self.project["feeds"][feed]
+        columns = dict(declared["columns"])
+        time = declared["time"]
+        del self.sources[feed]
+        for at in range(rng.choice([1, 1, 2])):
+            name = f"b{at}_{feed}"
+            number = rng.choice(["v + 1", "coalesce(v, 0)", "v"])
+            kept = ["k", *([time] if time else []), f"{number} AS v"]
+            rng.shuffle(kept)
+            where = rng.choice(["", " WHERE k <> 'c'", " WHERE v IS NOT NULL", " WHERE v % 2 = 0"])
+            grain = rng.choice(self.grains) if time else "none"
+            if time and columns[time] == "date" and grain in ("15m", "hour"):
+                grain = "day"
+            types = {"k": "string", "v": columns["v"], time: columns.get(time or "")}
+            listed = [[item.split(" AS ")[-1], types[item.split(" AS ")[-1]]] for item in kept]
+            table = {
+                "kind": "sql",
+                "template": "base",
+                "feed": feed,
+                "text": f"SELECT {', '.join(kept)} FROM {feed}{where}",
+                "columns": listed,
+                "time": time,
+                "grain": grain,
+                "sources": {},
+                "how": "partition",
+                "settings": {},
+            }
+            self.project["tables"][name] = table
+            timed = time if not (declared["mode"] == "snapshot" and grain == "none") else None
+            self.sources[name] = Source(name, tuple((c, t) for c, t in listed), timed, grain)
+
+    def _flow(self) -> None:
+        """A flow that makes two tables."""
+        rng = self.rng
+        timed = [one for one in self.sources.values() if one.timed and one.of("string") and one.of("bigint", "int")]
+        grains = [grain for grain in self.grains if grain in ("none", "hour", "day", "week", "month")]
+        if not timed:
+            return
+        source, grain = rng.choice(timed), rng.choice(grains)
+        if source.grain not in ("none", grain) and (grain != "none" and not self._fits(source.grain, grain)):
+            return
+        drawing = Drawing(rng)
+        key, number = drawing.key(source), drawing.number(source)
+        unit = grain if grain != "none" else "day"
+        bucket = trunc(unit, source)
+        over = rng.randrange(0, 30)
+        first, second = f"{rng.choice('gh')}_rows", "g_sums"
+        settings = ", ".join([f'partition="{grain}"', 'time="slot"'] if grain != "none" else ['time="slot"'])
+        code = (
+            "import penstock as ps\n\n\n"
+            f"@ps.flow({settings}, attempts=1)\ndef g_flow({source.name}):\n"
+            f'    good = {source.name}.not_null("{number}").filter("{number} > {over}")\n'
+            f'    good = good.derive(slot="{spark_text(bucket)}")\n'
+            f'    rows = good.select("slot", k="{key}", v="{number}").into("{first}")\n'
+            f'    rows.aggregate(["k", "slot"], total="sum(v)", n="count(*)").into("{second}")\n'
+        )
+        rows = f"SELECT {bucket} AS slot, {key} AS k, {number} AS v FROM {source.name} WHERE {number} > {over}"
+        kinds: list[tuple[str, str, list[list[str]]]] = [
+            (first, rows, [["slot", "timestamp"], ["k", "string"], ["v", source.type_of(number)]]),
+            (
+                second,
+                f"SELECT k, slot, sum(v) AS total, count(*) AS n FROM ({rows}) GROUP BY 1, 2",
+                [["k", "string"], ["slot", "timestamp"], ["total", "bigint"], ["n", "bigint"]],
+            ),
+        ]
+        for name, text, columns in kinds:
+            self.project["tables"][name] = {
+                "kind": "flow",
+                "template": "flow",
+                "flow": code if name == first else None,
+                "made_with": [first, second],
+                "text": text,
+                "columns": columns,
+                "time": "slot",
+                "grain": grain,
+                "sources": {source.name: None},
+                "how": "partition",
+                "settings": {},
+            }
+
+    def _group(self) -> None:
+        """Two tables that do not depend on each other become one job."""
+        alone = [
+            name
+            for name, table in self.project["tables"].items()
+            if not table.get("feed")
+            and table["kind"] != "flow"
+            and not any(source.startswith("t") for source in table["sources"])
+        ]
+        if len(alone) >= 2 and self.rng.random() < 0.15:
+            for name in self.rng.sample(alone, 2):
+                self.project["tables"][name]["settings"]["group"] = "together"
 
     def _table(self, name: str, only: str | None) -> dict[str, Any] | None:
         rng = self.rng
@@ -130,7 +243,7 @@ class _Case:
             if rng.random() < 0.5:
                 sources.sort(key=lambda one: not one.name.startswith("t"))
             grain = rng.choice(self.grains)
-            drawing = Drawing(rng, utc_hours=self.utc_hours, plain=self.plain)
+            drawing = Drawing(rng, plain=self.plain)
             sources = [one for one in sources if one.of("string") and one.of("bigint", "int")]
             view = TEMPLATES[chosen](drawing, sources, grain)
             if view is None:
@@ -151,6 +264,15 @@ class _Case:
         rng = self.rng
         if view.grain == "none":
             return True
+        if self.calm:
+            grains = [
+                self.sources[source].grain
+                for source in view.sources
+                if source != "ITSELF" and self.sources[source].timed
+            ]
+            return view.template not in ("shifted", "last_seen") and all(
+                grain != "none" and self._fits(grain, view.grain) for grain in grains
+            )
         for source in view.sources:
             if source == "ITSELF":
                 continue
@@ -184,8 +306,6 @@ class _Case:
         """Whether partitions of one make up those of the other."""
         if fine == coarse:
             return True
-        if fine == "hour" and not self.utc_hours:
-            return False
         return FINER[fine] < FINER[coarse] and fine != "week"
 
     def _declared(self, view: View, name: str) -> dict[str, Any]:
@@ -199,8 +319,10 @@ class _Case:
         if rng.random() < 0.1:
             settings["priority"] = 3
         sources = {name if source == "ITSELF" else source: relation for source, relation in view.sources.items()}
+        code = settings.pop("__python", None)
         return {
             "kind": view.kind,
+            "python": code,
             "template": view.template,
             "text": view.text.replace("ITSELF", name),
             "columns": [list(column) for column in view.columns],
@@ -237,7 +359,7 @@ class _Case:
                 return there.date().isoformat()
             if kind == "timestamp_ntz":
                 return there.isoformat(sep=" ")
-            return calendar.wall(there, zone) if feed["style"] == "naive" else at
+            return there.isoformat(sep=" ") if feed["style"] == "naive" else at
         if kind == "string":
             return rng.choice(KEYS) if rng.random() < 0.93 else rng.choice(ODD)
         if rng.random() < 0.08:
@@ -253,7 +375,8 @@ class _Case:
     def _file(self, feed: str) -> str:
         self.number += 1
         suffix = self.project["feeds"][feed]["format"]
-        return f"f{self.number:03d}.{suffix}"
+        odd = self.rng.choice(ODD_NAMES) if not self.plain and self.rng.random() < 0.15 else ""
+        return f"f{self.number:03d}{odd}.{suffix}"
 
     def _step(self, at: int, count: int) -> list[dict[str, Any]]:
         rng = self.rng
@@ -267,6 +390,8 @@ class _Case:
                 action = self._happening()
                 if action is not None:
                     actions.append(action)
+        if not self.plain and at == count - 1 and rng.random() < 0.4:
+            actions.append({"do": "ask"})
         self.now += self.width // count
         return actions
 
@@ -274,8 +399,15 @@ class _Case:
         declared = self.project["feeds"][feed]
         file = self._file(feed)
         rows = self._rows(declared, self.rng.randrange(1, 12), late=late)
+        if not declared["declared"] and not self.delivered[feed]:
+            # What columns are inferred from says what they are.
+            sure = {"string": "a", "bigint": 7, "int": 7, "double": 0.25, "decimal(10,2)": "1.25", "boolean": True}
+            rows[0] = [sure.get(kind, value) for value, (_, kind) in zip(rows[0], declared["columns"], strict=True)]
         self.delivered[feed].append(file)
-        return {"do": "deliver", "feed": feed, "file": file, "rows": rows, "bad": self._bad(declared)}
+        action = {"do": "deliver", "feed": feed, "file": file, "rows": rows, "bad": self._bad(declared)}
+        if not self.plain and self.rng.random() < 0.03:
+            action["future"] = True
+        return action
 
     def _bad(self, feed: dict[str, Any]) -> list[list[Any]]:
         """Rows that break a rule."""
@@ -289,14 +421,17 @@ class _Case:
 
     def _happening(self) -> dict[str, Any] | None:
         rng = self.rng
+        kinds = ["late"] * 3 + ["rewrite"] * 3 + ["again", "backfill", "backfill", "delete", "empty", "vanish"]
+        kinds += ["kill"] * 2 if self.plain else []
+        kinds += ["change"] * 5
+        kind = rng.choice(kinds)
+        if kind == "kill":
+            return {"do": "kill", "at": int(10 ** rng.uniform(0.5, 2.9))}
+        if kind == "change":
+            return self._change()
         feed = rng.choice(list(self.project["feeds"]))
         declared = self.project["feeds"][feed]
         files = self.delivered[feed]
-        kind = rng.choice(
-            ["late", "late", "rewrite", "rewrite", "again", "backfill", *(["kill"] if self.plain else [])]
-        )
-        if kind == "kill":
-            return {"do": "kill", "at": int(10 ** rng.uniform(0.5, 2.9))}
         if kind == "late":
             return self._new_file(feed, late=True)
         if kind == "backfill":
@@ -307,8 +442,116 @@ class _Case:
         file = rng.choice(files)
         if kind == "again":
             return {"do": "again", "feed": feed, "file": file}
+        if kind == "delete":
+            self.archived = True
+            return {"do": "delete", "feed": feed, "file": file}
+        if kind == "vanish":
+            self.archived = True
+            return {"do": "delete", "feed": feed, "file": files[-1]}
         rows = self._rows(declared, rng.randrange(1, 12), late=rng.random() < 0.7)
-        return {"do": "deliver", "feed": feed, "file": file, "rows": rows, "bad": []}
+        return {"do": "deliver", "feed": feed, "file": file, "rows": [] if kind == "empty" else rows, "bad": []}
+
+    def _change(self) -> dict[str, Any] | None:
+        """A declaration that is another one from now on."""
+        rng = self.rng
+        tables = [
+            name for name, table in self.project["tables"].items() if not table.get("feed") and table["kind"] != "flow"
+        ]
+        leaves = [
+            name
+            for name in tables
+            if not any(name in one["sources"] for other, one in self.project["tables"].items() if other != name)
+        ]
+        kind = rng.choice(["feed", "feed", "table", "redraw", "redraw", "remove", "return", "grain", "grain", "zone"])
+        action: dict[str, Any] | None = None
+        if kind == "feed":
+            action = self._feed_change()
+        elif kind == "table" and tables:
+            key, value = rng.choice(
+                [
+                    ("update", "closed"),
+                    ("update", None),
+                    ("chop", 1),
+                    ("chop", None),
+                    ("priority", 5),
+                    ("code_version", rng.randrange(100)),
+                    ("history_weight", 1.0),
+                ]
+            )
+            action = {"do": "table setting", "name": rng.choice(tables), "key": key, "value": value}
+        elif kind == "redraw" and leaves:
+            name = rng.choice(leaves)
+            known = {one: source for one, source in self.sources.items() if one != name}
+            self.sources, kept = known, self.sources
+            table = self._table(name, None)
+            self.sources = kept
+            if (
+                table is not None
+                and (self._keeps_columns(name, table) or rng.random() < 0.05)
+                and not any(self._reads(one, name) for one in table["sources"] if one != name)
+            ):
+                action = {"do": "table", "name": name, "table": table}
+                self._known(name, table)
+        elif kind == "remove" and tables:
+            name = rng.choice(tables)
+            self.removed[name] = self.project["tables"][name]
+            action = {"do": "table", "name": name, "table": None}
+        elif kind == "return" and self.removed:
+            name = rng.choice(list(self.removed))
+            action = {"do": "table", "name": name, "table": self.removed.pop(name)}
+        elif kind == "grain" and leaves:
+            action = self._grain_change(rng.choice(leaves))
+        elif kind == "zone" and not (self.archived and self._naive()):
+            action = {"do": "zone", "value": rng.choice([zone for zone in ZONES if zone != self.project["zone"]])}
+        if action is not None:
+            declare(self.project, action)
+        return action
+
+    def _naive(self) -> bool:
+        """Whether what text means depends on the zone in which it is read."""
+        return any(feed["style"] == "naive" for feed in self.project["feeds"].values())
+
+    def _keeps_columns(self, name: str, table: dict[str, Any]) -> bool:
+        """Columns are never dropped in place, nor do they change their type."""
+        return all(list(column) in table["columns"] for column in self.project["tables"][name]["columns"])
+
+    def _reads(self, name: str, what: str) -> bool:
+        table = self.project["tables"].get(name)
+        return name == what or (
+            table is not None and any(self._reads(source, what) for source in table["sources"] if source != name)
+        )
+
+    def _feed_change(self) -> dict[str, Any] | None:
+        rng = self.rng
+        name = rng.choice(list(self.project["feeds"]))
+        feed = self.project["feeds"][name]
+        options: list[tuple[str, Any]] = [("priority", 4), ("period", "5m"), ("keep_versions", 3), ("max_ahead", "2d")]
+        if feed["time"]:
+            options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h")]
+            grains = [g for g in self.grains if g != "month"]
+            if dict(feed["columns"])[feed["time"]] == "date":
+                grains = [g for g in grains if g not in ("15m", "hour")]
+            options += [("partition", rng.choice(grains))] * 3
+        if not self.plain and not self.archived:
+            rule = rng.choice(["v IS NULL OR v < 95", "k IS NULL OR k <> 'd'", "v IS NULL OR v >= 5"])
+            options += [("rules", [rule]), ("rules", None)]
+        if not self.archived and rng.random() < 0.1:
+            return {"do": "feed mode", "name": name, "value": "append" if feed["mode"] == "snapshot" else "snapshot"}
+        key, value = rng.choice(options)
+        return {"do": "feed setting", "name": name, "key": key, "value": value}
+
+    def _grain_change(self, name: str) -> dict[str, Any] | None:
+        """Other partitions of the same rows."""
+        table = self.project["tables"][name]
+        if table["template"] not in ROW_TIMES or table["time"] is None:
+            return None
+        grain = self.rng.choice([one for one in self.grains if one != table["grain"]])
+        relations: dict[str, str | None] = {}
+        for source in table["sources"]:
+            fine = self.sources[source].grain if source in self.sources else "none"
+            if grain != "none" and fine != "none" and not self._fits(fine, grain):
+                relations[source] = "containing" if self._fits(grain, fine) else "everything"
+        return {"do": "grain", "name": name, "value": grain, "relations": relations}
 
     def _span(self) -> str | None:
         rng = self.rng

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 
 import pytest
@@ -26,15 +28,29 @@ from tests.engine.crashing import Crash, InlineRuntime, Points, Ticking, Watched
 Backfills = Sequence[tuple[str, str | None]]
 
 
+LONGEST_S = 90
+
+
 class RefusedBackfill(Exception):
     pass
+
+
+class NoRest(Exception):
+    """It does not become idle."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: list[TableStatus]
+    # What one query over all tables said: how many rows each has, up to when they are complete, whether they agree.
+    answer: tuple[dict[str, int], int | None, bool] | None = None
 
 
 class Engine(Protocol):
     # Whether only plain things may be declared.
     plain: bool
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None) -> list[TableStatus]: ...
+    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran: ...
 
 
 class OnSpark:
@@ -43,15 +59,29 @@ class OnSpark:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None) -> list[TableStatus]:
+    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran:
         with Warehouse(folder, spark=self.spark) as warehouse:
             for table, span in backfills:
                 try:
                     warehouse.backfill(table, span)
                 except PenstockError as error:
                     raise RefusedBackfill(f"{table} {span}: {error}") from error
-            warehouse.run(until_idle=True)
-            return warehouse.status()
+            until = monotonic() + LONGEST_S
+
+            def look(controller: Any) -> None:
+                if monotonic() > until:
+                    doing = {name: (t.error or "", len(t.files)) for name, t in controller.state.tables.items()}
+                    raise NoRest(f"still busy after {LONGEST_S} s: {doing}")
+
+            warehouse.run(until_idle=True, on_round=look)
+            status = warehouse.status()
+            made = [row.table for row in status if row.updates and row.doing == "idle"]
+            if not ask or not made:
+                return Ran(status)
+            counts = ", ".join(f"(SELECT count(*) FROM {name}) AS {name}" for name in made)
+            answer = warehouse.query(f"SELECT {counts}")
+            found = dict(zip(answer.columns, answer.rows[0], strict=True))
+            return Ran(status, (found, answer.complete_us, answer.consistent))
 
 
 class OnDuck:
@@ -63,11 +93,11 @@ class OnDuck:
         without_spark(monkeypatch)
         self.clock = Ticking()
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None) -> list[TableStatus]:
+    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran:
         if kill_at is not None:
             self._killed(folder, backfills, kill_at)
             backfills = ()
-        return self._run(folder, backfills, Points())
+        return Ran(self._run(folder, backfills, Points()))
 
     def _killed(self, folder: Path, backfills: Backfills, kill_at: int) -> None:
         """The disk as it is at that point is all that is left."""

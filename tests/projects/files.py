@@ -32,16 +32,16 @@ ARROW = {
 }
 
 
-def time_text(us: int, style: str, zone: str) -> str:
-    """An instant as text: in UTC, with the zone's offset, or without any, as clocks of the zone show it."""
+def time_text(us: int | str, style: str, zone: str) -> str:
+    """An instant as text, in UTC or with the zone's offset."""
+    if isinstance(us, str):  # without offset, as clocks show it
+        return us
     fraction = us % 1_000_000
     if style == "z":
         text = f"{moment(us):%Y-%m-%dT%H:%M:%S}"
         return text + (f".{fraction:06d}" if fraction else "") + "Z"
     there = local(us, zone)
     text = f"{there:%Y-%m-%d %H:%M:%S}" + (f".{fraction:06d}" if fraction else "")
-    if style == "naive":
-        return text
     offset = there.strftime("%z")
     return f"{text.replace(' ', 'T')}{offset[:3]}:{offset[3:5]}"
 

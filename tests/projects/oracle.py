@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -26,24 +27,32 @@ Rows = list[tuple[Any, ...]]
 STORED = {**ARROW, "timestamp": pa.int64(), "decimal(20,2)": pa.decimal128(20, 2)}
 
 
+@dataclass(frozen=True)
+class Loaded:
+    feed: str
+    number: int
+    rows: Sequence[Sequence[Any]]
+    data: bytes
+
+
 class Files:
-    """The record of what was delivered: per feed, each file by name with its last content and when that came."""
+    """The record of what was loaded: for each base table every file by name, with its last content and when that came."""
 
     def __init__(self) -> None:
-        self.loaded: dict[str, dict[str, tuple[int, Sequence[Sequence[Any]]]]] = {}
-        self.count = 0
-        # The newest time that a feed ever had in a good row.
+        self.loaded: dict[str, dict[str, Loaded]] = {}
+        # The newest time that a table ever had.
         self.newest: dict[str, int] = {}
 
-    def came(self, feed: str, file: str, rows: Sequence[Sequence[Any]]) -> None:
-        self.count += 1
-        self.loaded.setdefault(feed, {})[file] = (self.count, rows)
+    def came(self, table: str, feed: str, file: str, number: int, rows: Sequence[Sequence[Any]], data: bytes) -> None:
+        known = self.loaded.setdefault(table, {})
+        if file in known and known[file].feed != feed:
+            known.clear()
+        if file not in known or known[file].data != data:
+            known[file] = Loaded(feed, number, rows, data)
 
-    def gone(self, feed: str, file: str) -> None:
-        self.loaded.get(feed, {}).pop(file, None)
-
-    def in_order(self, feed: str) -> list[Sequence[Sequence[Any]]]:
-        return [rows for _, rows in sorted(self.loaded.get(feed, {}).values(), key=lambda one: one[0])]
+    def in_order(self, table: str, feed: str) -> list[Sequence[Sequence[Any]]]:
+        found = [one for one in self.loaded.get(table, {}).values() if one.feed == feed]
+        return [one.rows for one in sorted(found, key=lambda one: one.number)]
 
 
 class Oracle:
@@ -104,33 +113,39 @@ class Oracle:
     def _store(self, name: str, columns: Sequence[Sequence[str]], rows: Iterable[Sequence[Any]]) -> None:
         rows = list(rows)
         arrays = [
-            pa.array([_stored(row[at], kind) for row in rows], STORED[kind]) for at, (_, kind) in enumerate(columns)
+            pa.array([self._stored(row[at], kind) for row in rows], STORED[kind])
+            for at, (_, kind) in enumerate(columns)
         ]
         made = pa.table(arrays, names=[column for column, _ in columns])
         self.con.register("incoming", made)
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM incoming")
         self.con.unregister("incoming")
 
+    def _stored(self, value: Any, kind: str) -> Any:
+        if kind == "timestamp" and isinstance(value, str):  # without offset: as clocks of the zone show it
+            return calendar.wall(datetime.fromisoformat(value), self.zone)
+        return value if kind == "timestamp" or value is None else _arrow(value, kind)
+
     def _base(self, name: str, project: Project, feed_name: str, table: Mapping[str, Any] | None, files: Files) -> None:
         feed = project["feeds"][feed_name]
         grain = table["grain"] if table else feed["settings"].get("partition", "none")
         time = table["time"] if table else feed["time"]
         target = f"o_{name}"
-        made = files.in_order(feed_name)
+        made = files.in_order(name, feed_name)
         if feed["mode"] == "append":
-            self._store("raw", feed["columns"], [row for rows in made for row in rows])
+            self._raw(feed, [row for rows in made for row in rows])
             self._transformed(target, feed_name, table)
             return
         if grain == "none":
-            self._store("raw", feed["columns"], made[-1] if made else [])
+            self._raw(feed, made[-1] if made else [])
             self._transformed(target, feed_name, table)
             return
         # Each partition is what the newest file says that has rows in it.
-        self._store("raw", feed["columns"], [])
+        self._raw(feed, [])
         self._transformed(target, feed_name, table)
         stated: set[int] = set()
         for rows in reversed(made):
-            self._store("raw", feed["columns"], rows)
+            self._raw(feed, rows)
             self._transformed("one_file", feed_name, table)
             kind = dict(table["columns"] if table else feed["columns"])[time]
             at = self._instant(time, kind)
@@ -142,6 +157,12 @@ class Oracle:
                 end = calendar.shift(start, 1, grain, self.zone)
                 self.con.execute(f"INSERT INTO {target} SELECT * FROM one_file WHERE {at} >= {start} AND {at} < {end}")
             stated |= starts
+
+    def _raw(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
+        """The good rows of files."""
+        self._store("raw", feed["columns"], rows)
+        for rule in feed["settings"].get("rules", []):
+            self.con.execute(f"DELETE FROM raw WHERE NOT coalesce({rule}, false)")
 
     def _transformed(self, target: str, feed: str, table: Mapping[str, Any] | None) -> None:
         text = "SELECT * FROM raw"
@@ -295,10 +316,6 @@ def window(relation: str | None) -> tuple[int, int]:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _stored(value: Any, kind: str) -> Any:
-    return value if kind == "timestamp" or value is None else _arrow(value, kind)
 
 
 def plain(value: Any) -> Any:

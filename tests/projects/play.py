@@ -22,9 +22,9 @@ from penstock.app import check
 from penstock.declare.problems import ProjectError
 from penstock.errors import PenstockError
 from tests.projects import files as writing
-from tests.projects.calendar import moment
-from tests.projects.engines import Engine, RefusedBackfill
-from tests.projects.oracle import Files, Oracle, Rows, plain
+from tests.projects.calendar import floor, moment, shift
+from tests.projects.engines import Engine, NoRest, Ran, RefusedBackfill
+from tests.projects.oracle import Files, Oracle, Rows, plain, window
 from tests.projects.project import Case, Project, declare, order, present, write_project
 
 FIRST_MTIME = 1_700_000_000.0
@@ -54,16 +54,19 @@ class Played:
 
 
 class World:
-    """One project folder, the record of what came, and the present declarations."""
+    """One project folder, what lies in its landing folders, the record of what was loaded, and the present declarations."""
 
     def __init__(self, case: Case, folder: Path) -> None:
-        self.case = case
         self.folder = folder
         self.project: Project = copy.deepcopy(case["project"])
         self.files = Files()
+        # What lies there: {(feed, file): (number of its content, rows, bytes)}
+        self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes]] = {}
+        self.number = 0
         self.mtime = FIRST_MTIME
         self.backfills: list[tuple[str, str | None]] = []
         self.kill_at: int | None = None
+        self.ask = False
 
     @property
     def present(self) -> Project:
@@ -71,8 +74,7 @@ class World:
 
     def act(self, action: Mapping[str, Any]) -> None:
         what = action["do"]
-        feed = action.get("feed")
-        if feed is not None and feed not in self.project["feeds"]:
+        if "feed" in action and action["feed"] not in self.project["feeds"]:
             return
         if what == "deliver":
             self._deliver(action)
@@ -82,8 +84,11 @@ class World:
                 writing.write(path, path.read_bytes(), self._tick())
         elif what == "delete":
             self._path(action).unlink(missing_ok=True)
+            self.landing.pop((action["feed"], action["file"]), None)
         elif what == "backfill":
             self.backfills.append((action["table"], action["span"]))
+        elif what == "ask":
+            self.ask = True
         elif what == "kill":
             self.kill_at = action["at"]
         else:
@@ -98,10 +103,30 @@ class World:
 
     def _deliver(self, action: Mapping[str, Any]) -> None:
         feed = self.project["feeds"][action["feed"]]
-        bad = action.get("bad", [])
-        data = writing.content(feed, self.project["zone"], [*action["rows"], *bad])
-        writing.write(self._path(action), data, self._tick())
-        self.files.came(action["feed"], action["file"], action["rows"])
+        rows = [*action["rows"], *action.get("bad", [])]
+        data = writing.content(feed, self.project["zone"], rows)
+        mtime = time.time() + 7200 if action.get("future") else self._tick()
+        writing.write(self._path(action), data, mtime)
+        place = (action["feed"], action["file"])
+        if not data and not any(action["file"] in known for known in self.files.loaded.values()):
+            # A file of nothing that comes first is refused: most often its writer failed.
+            self._path(action).unlink()
+            return
+        if place not in self.landing or self.landing[place][2] != data:
+            self.number += 1
+            self.landing[place] = (self.number, rows, data)
+
+    def load(self) -> None:
+        """What a run takes up: every base table what lies there of its feed and is new to it."""
+        project = self.present
+        for name in order(project):
+            table = project["tables"].get(name)
+            feed = name if table is None else table.get("feed")
+            if feed is None:
+                continue
+            for (of, file), (number, rows, data) in sorted(self.landing.items(), key=lambda one: one[1][0]):
+                if of == feed:
+                    self.files.came(name, feed, file, number, rows, data)
 
 
 # The product, as users reach it
@@ -120,6 +145,7 @@ def play(
     world = World(case, place)
     played = Played()
     oracle = shared_oracle()
+    before: Project | None = None
     try:
         for number, actions in enumerate(case["steps"]):
             for action in actions:
@@ -129,8 +155,15 @@ def play(
             played.steps += 1
             problems = [problem for problem in check(place) if problem.severity == "error"]
             if problems:
-                played.refused.append(f"{problems[0].message}")
-                break
+                played.refused.append(problems[0].message)
+                if before is None:
+                    break
+                # The change is taken back, and life goes on.
+                world.project = before
+                project = world.present
+                write_project(project, place)
+            before = copy.deepcopy(world.project)
+            world.load()
             found = _step(world, project, engine, number, oracle, played)
             played.findings += found
             for finding in found:
@@ -153,21 +186,24 @@ def _step(world: World, project: Project, engine: Engine, number: int, oracle: O
     tables = order(project)
     asked = [(table, span) for table, span in world.backfills if table in tables]
     kill_at, world.kill_at = world.kill_at, None
+    ask, world.ask = world.ask, False
     world.backfills.clear()
     try:
         try:
-            rows = engine.run(world.folder, asked, kill_at)
+            ran = engine.run(world.folder, asked, kill_at, ask)
         except RefusedBackfill as error:
             if not _sensible_refusal(str(error)):
                 return [Finding("backfill refused", number, "-", str(error))]
-            rows = engine.run(world.folder, (), None)
+            ran = engine.run(world.folder, (), None, ask)
     except ProjectError as error:
         return [Finding("check ok, start refused", number, "-", str(error))]
     except PenstockError as error:
         return [Finding("run raised", number, "-", f"{type(error).__name__}: {error}")]
+    except NoRest as error:
+        return [Finding("no rest", number, "-", str(error))]
     except Exception as error:
         return [Finding("run crashed", number, "-", f"{type(error).__name__}: {str(error)[:500]}")]
-    return list(_compared(world, project, {row.table: row for row in rows}, number, oracle, played))
+    return _compared(world, project, ran, number, oracle, played)
 
 
 def _sensible_refusal(text: str) -> bool:
@@ -177,10 +213,9 @@ def _sensible_refusal(text: str) -> bool:
     )
 
 
-def _compared(
-    world: World, project: Project, status: Mapping[str, Any], number: int, oracle: Oracle, played: Played
-) -> list[Finding]:
+def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Oracle, played: Played) -> list[Finding]:
     found: list[Finding] = []
+    status = {row.table: row for row in ran.status}
     edges = {name: row.complete_us for name, row in status.items()}
     for name in order(project):
         row = status[name]
@@ -211,20 +246,32 @@ def _compared(
             edge = edges[name]
             upto = "no edge" if edge is None else f"complete up to {moment(edge).isoformat()}"
             found.append(Finding("wrong rows", number, name, f"{upto}; {difference}"))
+    if ran.answer is not None:
+        counts, complete, consistent = ran.answer
+        told = [edges[name] for name in counts if status[name].complete_us is not None]
+        least = min((edge for edge in told if edge is not None), default=None)
+        wrong = {name: (count, len(wanted[name][1])) for name, count in counts.items() if count != len(wanted[name][1])}
+        if wrong:
+            found.append(Finding("query counts", number, "-", f"(answered, expected) {wrong}"))
+        if not consistent:
+            found.append(Finding("query inconsistent", number, "-", "all tables are idle, but are said not to agree"))
+        if complete != least:
+            found.append(
+                Finding("query claim", number, "-", f"complete up to {complete}, but the tables are up to {least}")
+            )
     found += _claims(world, project, edges, number)
     return found
 
 
 def _claims(world: World, project: Project, edges: Mapping[str, int | None], number: int) -> list[Finding]:
     """What is said about completeness is never ahead of what the feeds said, nor behind without a reason."""
-    oracle = shared_oracle()
     found = []
     for name in order(project):
         edge = edges[name]
         table = project["tables"].get(name)
         feed_name = name if table is None else table.get("feed")
         if feed_name:
-            limit = _feed_edge(world, project, feed_name, table, oracle)
+            limit = _feed_edge(world, project, name, feed_name)
             if limit is not None and edge is not None and edge > limit:
                 found.append(
                     Finding(
@@ -243,28 +290,34 @@ def _claims(world: World, project: Project, edges: Mapping[str, int | None], num
 
 
 def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict[str, int | None]:
-    """The edges of the sources that have some."""
+    """How far each source with an edge lets a table be complete."""
     oracle = shared_oracle()
-    return {
-        source: edges[source]
-        for source in project["tables"][name]["sources"]
-        if source != name and oracle._source(source, project)[0] is not None
-    }
+    table = project["tables"][name]
+    grain, found = table["grain"], {}
+    for source, relation in table["sources"].items():
+        time, _, source_grain = oracle._source(source, project) if source != name else (None, None, "")
+        if time is None:
+            continue
+        edge = edges[source]
+        low_high = window(relation) if relation != "everything" else (0, 1)
+        if edge is not None and low_high[1] < 1 and "none" not in (grain, source_grain):
+            # It reads earlier partitions only, so it can go on past what they are.
+            edge = shift(floor(edge, grain, project["zone"]), 1 - low_high[1], grain, project["zone"])
+        found[source] = edge
+    return found
 
 
-def _feed_edge(world: World, project: Project, feed_name: str, table: Any, oracle: Oracle) -> int | None:
+def _feed_edge(world: World, project: Project, name: str, feed_name: str) -> int | None:
+    """How far a base table may say that it is complete: its feed's newest row, ever, less the lateness."""
     feed = project["feeds"][feed_name]
     if feed["time"] is None or feed["mode"] == "snapshot" or feed.get("punctuated"):
         return None
-    at = [name for name, _ in feed["columns"]].index(feed["time"])
-    kind = feed["columns"][at][1]
-    if kind != "timestamp":
+    at = [column for column, _ in feed["columns"]].index(feed["time"])
+    if feed["columns"][at][1] != "timestamp" or feed["style"] == "naive":
         return None
-    times = [row[at] for _, rows in world.files.loaded.get(feed_name, {}).values() for row in rows]
-    newest = max([*times, world.files.newest.get(feed_name, -(2**62))], default=None)
-    if newest is None:
-        return None
-    world.files.newest[feed_name] = newest
+    times = [row[at] for file in world.files.loaded.get(name, {}).values() for row in file.rows]
+    newest = max([*times, world.files.newest.get(name, -(2**62))])
+    world.files.newest[name] = newest
     return newest + 1 - seconds(feed["settings"].get("lateness", "0s")) * 1_000_000
 
 

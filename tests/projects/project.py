@@ -30,6 +30,7 @@ def present(project: Project) -> Project:
             for name, table in tables.items()
             if (table.get("feed") and table["feed"] not in found["feeds"])
             or any(source not in names for source in table["sources"] if source != name)
+            or any(beside not in tables for beside in table.get("made_with", []))
         ]
         if not gone:
             return found
@@ -95,7 +96,10 @@ def texts(project: Project) -> dict[str, str]:
         lines += [f"{key} = {toml(value)}" for key, value in feed["settings"].items()]
     found = {"penstock.toml": "\n".join(lines) + "\n"}
     for name, table in project["tables"].items():
-        if table["kind"] == "python":
+        if table["kind"] == "flow":
+            if table["flow"] is not None:
+                found[f"tables/{name}_flow.py"] = table["flow"]
+        elif table["kind"] == "python":
             found[f"tables/{name}.py"] = _python(name, table)
         else:
             found[f"tables/{name}.sql"] = _sql(name, table)
@@ -156,6 +160,12 @@ def declare(project: Project, action: Mapping[str, Any]) -> None:
         _set(project["tables"][action["name"]]["settings"], action)
     elif what == "feed setting" and action["name"] in project["feeds"]:
         _set(project["feeds"][action["name"]]["settings"], action)
+    elif what == "grain" and action["name"] in project["tables"]:
+        table = project["tables"][action["name"]]
+        table["grain"] = action["value"]
+        table["sources"] = {source: action["relations"].get(source) for source in table["sources"]}
+    elif what == "feed mode" and action["name"] in project["feeds"]:
+        project["feeds"][action["name"]]["mode"] = action["value"]
     elif what == "zone":
         project["zone"] = action["value"]
     elif what == "run setting":

@@ -12,6 +12,8 @@ from tests.projects.engines import Engine
 from tests.projects.play import Finding, play
 from tests.projects.project import Case, declare, present, texts
 
+CHANGES = ("table", "table setting", "feed setting", "feed mode", "grain", "zone", "run setting")
+
 
 def shrink(case: Case, engine: Engine, finding: Finding, *, seconds: float = 180) -> Case:
     """The smallest case found in the time given that still has a finding of that kind."""
@@ -112,7 +114,7 @@ def told(case: Case) -> str:
                 else:
                     text = files.content(feed, project["zone"], rows).decode()
                     happened += [f"  {name}:", *(f"    {line}" for line in text.splitlines())]
-            elif action["do"] in ("table", "table setting", "feed setting", "zone", "run setting"):
+            elif action["do"] in CHANGES:
                 declare(project, action)
             else:
                 happened.append(f"  {json.dumps(action)}")

@@ -78,13 +78,10 @@ def _duck(text: str) -> str:
     return duck_text(text)
 
 
-def trunc(grain: str, source: Source, alias: str = "", *, utc_hours: bool = True) -> str:
+def trunc(grain: str, source: Source, alias: str = "") -> str:
     """The start of the row's partition, as people write it."""
     column = f"{alias}{source.time}"
     duck = _duck(instant(source, alias))
-    if grain == "hour" and not utc_hours:
-        plain = spark_text(instant(source, alias))
-        return f"⟦timestamp_seconds(3600 * floor(unix_seconds({plain}) / 3600))¦trunc_utc({duck}, 60)⟧"
     if grain in WIDE:
         return f"⟦date_trunc('{grain}', {column})¦trunc_{grain}({duck})⟧"
     minutes = int(grain[:-1])
@@ -105,9 +102,8 @@ START, END = "⟦:partition_start¦{start}⟧", "⟦:partition_end¦{end}⟧"
 class Drawing:
     """What the templates share: randomness and what fits."""
 
-    def __init__(self, rng: random.Random, *, utc_hours: bool, plain: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, plain: bool = False) -> None:
         self.rng = rng
-        self.utc_hours = utc_hours
         # For a stand-in of Spark that only knows what both languages share.
         self.plain = plain
 
@@ -118,7 +114,7 @@ class Drawing:
         return self.rng.choice(source.of("bigint", "int"))
 
     def trunc(self, grain: str, source: Source, alias: str = "") -> str:
-        return trunc(grain, source, alias, utc_hours=self.utc_hours)
+        return trunc(grain, source, alias)
 
     def condition(self, source: Source, alias: str = "") -> str:
         number, key = f"{alias}{self.number(source)}", f"{alias}{self.key(source)}"
@@ -149,7 +145,7 @@ class Drawing:
             (f"min({number})", "least", "bigint"),
             (f"max({number})", "most", "bigint"),
             (f"avg({number})", "mean", "double"),
-            (f"sum({number}) + count(*)", "both", "bigint"),
+            (f"sum({number}) + count(*)", "plus_n", "bigint"),
             (f"max({key})", "last_key", "string"),
             (f"count(*) FILTER (WHERE {number} > 10)", "large", "bigint"),
             (f"sum(CASE WHEN {key} = 'a' THEN 1 ELSE 0 END)", "of_a", "bigint"),
@@ -455,3 +451,154 @@ def snapshot_total(d: Drawing, sources: Sequence[Source], grain: str) -> View | 
         ]
     )
     return View(text, [("k", "string"), ("v", "bigint")], None, "none", {s.name: None})
+
+
+# Tables in Python
+
+
+def python(view: View, code: str) -> View:
+    view.kind = "python"
+    view.settings["__python"] = code
+    return view
+
+
+@template
+def python_rows(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    view = rowwise(d, sources, grain)
+    if view is None or d.plain:
+        return None
+    (source,) = view.sources
+    text = spark_text(view.text)
+    items, _, rest = text.removeprefix("SELECT ").partition(f" FROM {source}")
+    condition = rest.removeprefix(" WHERE ")
+    where = f".where({condition!r})" if condition else ""
+    pieces = (
+        [f"{item!r}" for item in items.split(", ")]
+        if "coalesce" not in items
+        else [repr(items.split(", ")[0]), repr(items.split(", ")[1]), repr(", ".join(items.split(", ")[2:]))]
+    )
+    return python(view, f"return {source}{where}.selectExpr({', '.join(pieces)})")
+
+
+@template
+def python_sums(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain not in ("hour", "day", "week", "month") or d.plain:
+        return None
+    key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
+    text = f"SELECT {key} AS k, {bucket} AS slot, sum({number}) AS total FROM {s.name} GROUP BY 1, 2"
+    view = View(text, [("k", "string"), ("slot", "timestamp"), ("total", "bigint")], "slot", grain, {s.name: None})
+    code = (
+        f"return {s.name}.groupBy(F.col({key!r}).alias('k'), F.date_trunc({grain!r}, {s.time!r}).alias('slot'))"
+        f".agg(F.sum({number!r}).alias('total'))"
+    )
+    return python(view, code)
+
+
+@template
+def python_partition(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none" or s.grain == "none" or d.plain:
+        return None
+    key = d.key(s)
+    text = f"SELECT {key} AS k, {START} AS begins, count(*) AS n FROM {s.name} GROUP BY 1"
+    view = View(text, [("k", "string"), ("begins", "timestamp"), ("n", "bigint")], "begins", grain, {s.name: None})
+    code = (
+        f"return {s.name}.groupBy(F.col({key!r}).alias('k')).agg(F.count('*').alias('n'))"
+        f".select('k', F.lit(partition.start).cast('timestamp').alias('begins'), 'n')"
+    )
+    return python(view, code)
+
+
+# More shapes of SQL
+
+
+@template
+def grouping_sets(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
+    text = (
+        f"SELECT k, slot, sum(v) AS total, count(*) AS n FROM (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.name}) AS q "
+        f"GROUP BY GROUPING SETS ((k, slot), (slot))"
+    )
+    columns = [("k", "string"), ("slot", "timestamp"), ("total", "bigint"), ("n", "bigint")]
+    return View(text, columns, "slot", grain, {s.name: None})
+
+
+@template
+def anti_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    other = next((one for one in sources if s is not None and one.name != s.name), None)
+    if s is None or other is None or (other.timed and grain == "none"):
+        return None
+    key, number = d.key(s), d.number(s)
+    word = d.rng.choice(["EXISTS", "NOT EXISTS"])
+    text = (
+        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v FROM {s.name} s WHERE {word} "
+        f"(SELECT 1 FROM {other.name} o WHERE o.{d.key(other)} = s.{key})"
+    )
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
+    return View(text, columns, s.time, grain, {s.name: None, other.name: None})
+
+
+@template
+def full_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    timed = [one for one in sources if one.timed]
+    if len(timed) < 2 or timed[0].name == timed[1].name or grain == "none":
+        return None
+    a, b = timed[:2]
+    sides = [
+        f"(SELECT {d.key(one)} AS k, {d.trunc(grain, one)} AS slot, sum({d.number(one)}) AS total FROM {one.name} GROUP BY 1, 2)"
+        for one in (a, b)
+    ]
+    text = (
+        "SELECT coalesce(l.k, r.k) AS k, coalesce(l.slot, r.slot) AS slot, l.total AS one, r.total AS two "
+        f"FROM {sides[0]} l FULL OUTER JOIN {sides[1]} r ON l.k = r.k AND l.slot = r.slot"
+    )
+    columns = [("k", "string"), ("slot", "timestamp"), ("one", "bigint"), ("two", "bigint")]
+    return View(text, columns, "slot", grain, {a.name: None, b.name: None})
+
+
+@template
+def ranked(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """The largest of each stretch of time, by a window function in a subquery."""
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
+    text = (
+        f"SELECT k, slot, v FROM (SELECT {key} AS k, {bucket} AS slot, {number} AS v, "
+        f"rank() OVER (PARTITION BY {bucket} ORDER BY {number} DESC NULLS LAST) AS place FROM {s.name}) AS q WHERE place <= 2"
+    )
+    return View(text, [("k", "string"), ("slot", "timestamp"), ("v", "bigint")], "slot", grain, {s.name: None})
+
+
+@template
+def set_difference(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
+    word = d.rng.choice(["EXCEPT", "INTERSECT"])
+    text = (
+        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name} WHERE {number} > 10 {word} "
+        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name} WHERE {number} < 60"
+    )
+    return View(text, [("k", "string"), ("slot", "timestamp"), ("one", "int")], "slot", grain, {s.name: None})
+
+
+@template
+def total_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A view without time over two sources."""
+    if len(sources) < 2:
+        return None
+    a, b = sources[:2]
+    text = (
+        f"SELECT l.k, l.total AS one, r.total AS two FROM (SELECT {d.key(a)} AS k, sum({d.number(a)}) AS total FROM {a.name} GROUP BY 1) l "
+        f"LEFT JOIN (SELECT {d.key(b)} AS k, sum({d.number(b)}) AS total FROM {b.name} GROUP BY 1) r ON l.k = r.k"
+    )
+    return View(
+        text, [("k", "string"), ("one", "bigint"), ("two", "bigint")], None, "none", {a.name: None, b.name: None}
+    )

@@ -123,9 +123,10 @@ def _read_folder(found: _Reading, file: ConfigFile) -> None:
 def _forget_modules(place: Path) -> None:
     """Take the project's modules off Python's list. Another project may have modules of the same names; and functions
     of modules that are not on the list are sent to Spark's workers whole, as those could not import them."""
+    inside = f"{place}/"
     for name, module in list(sys.modules.items()):
         origin = getattr(module, "__file__", None)
-        if origin and Path(origin).is_relative_to(place):
+        if origin and origin.startswith(inside):
             del sys.modules[name]
 
 
