@@ -15,9 +15,11 @@ from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT
 from penstock.declare.definition import Definition, aligned, exact_time, foldable_view, schema_of, shape_of
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
+from penstock.declare.placing import Placing, place
 from penstock.declare.problems import Location, Problem
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
 from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
+from penstock.model.relations import SAME
 from penstock.model.schema import Schema
 from penstock.model.tables import Table
 from penstock.model.time import HOUR_US
@@ -32,6 +34,15 @@ def time_of(declaration: TableDeclaration, feeds: Mapping[str, FeedDeclaration])
         return declaration.config.time
     feed = feeds.get(declaration.config.feed)
     return feed.config.time if feed else None
+
+
+def one_by_one(definition: Definition) -> int | None:
+    return None if definition.table.grain is WHOLE or definition.at_once else ONE_BY_ONE
+
+
+def _is_time(view: View, time: str) -> bool:
+    types = {column.name.lower(): column.type for column in view.columns or ()}
+    return types.get(time.lower()) in (None, "timestamp", "timestamp_ntz", "date")
 
 
 def sql_problems(error: SqlProblem) -> Iterator[Problem]:
@@ -84,8 +95,8 @@ class Definer:
         if declaration.config.feed is not None:
             return replace(definition, table=replace(table, logic=logic))
         wants = CONTEXT in inspect.signature(declaration.function).parameters
-        chop = table.chop or (None if table.grain is WHOLE else ONE_BY_ONE)
-        return replace(definition, table=replace(table, logic=logic, chop=chop), wants_partition=wants)
+        definition = replace(definition, wants_partition=wants)
+        return replace(definition, table=replace(table, logic=logic, chop=table.chop or one_by_one(definition)))
 
     def _flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
         declaration, table = definition.declaration, definition.table
@@ -139,17 +150,66 @@ class Definer:
             message = f"table `{declaration.name}` uses :{view.parameters[0]}, but is not partitioned; set `partition`"
             self.problem(declaration.where, message)
         self._check_zone(declaration, table, view)
+        placing = None
+        if definition.time is not None and "partition" not in declaration.broken:
+            times = {name: done[name].time for name in (source.table for source in table.sources) if name in done}
+            placing = place(view.origins, times, table.grain, self.zone)
+            if _is_time(view, definition.time):
+                table = self._placed(declaration, table, placing)
         table = replace(
             table,
             logic=f"{view.fingerprint}:{declaration.config.code_version or ''}",
-            foldable=foldable_view(view, table, definition.time is not None),
-            exact_time=exact_time(view, table, definition.time, done),
-            aligned=aligned(view, table, done),
+            foldable=foldable_view(view, table, placing),
+            exact_time=exact_time(view, table, placing, done),
+            aligned=aligned(view, table, placing, done),
         )
-        definition = replace(definition, table=table)
-        if not definition.separable and table.grain is not WHOLE:
-            definition = replace(definition, table=replace(table, chop=table.chop or ONE_BY_ONE))
-        return definition
+        others = [source for source in table.sources if source.table != table.name]
+        definition = replace(
+            definition,
+            table=table,
+            placed=placing is not None and not any(placing.doubt(source) for source in others),
+            in_place=placing is not None
+            and placing.stays
+            and all(source.window == (SAME.low, SAME.high) for source in others if source.table in placing.moved),
+        )
+        return replace(definition, table=replace(table, chop=table.chop or one_by_one(definition)))
+
+    def _placed(self, declaration: TableDeclaration, table: Table, placing: Placing) -> Table:
+        """The table with its sources read as far as its rows can come from; a problem where that cannot be known, or where
+        what is said leaves some out."""
+        found = []
+        time, grain = declaration.config.time, table.grain
+        if placing.outside:
+            message = f"table `{declaration.name}`: its time `{time}` does not lie in the partition that is being made"
+            self.problem(declaration.at("time"), f"{message}; write :partition_start AS {time}")
+        for source in table.sources:
+            if grain is WHOLE or source.window is None or source.table == table.name:
+                found.append(source)
+                continue
+            said = source.table in declaration.config.sources
+            doubt = "" if said else placing.doubt(source)
+            needs = placing.needs(source.table)
+            setting = f"sources.{source.table}"
+            what = f"table `{declaration.name}`: its time `{time}`"
+            if doubt:
+                message = f"{what} does not say from which partitions of `{source.table}` the rows of one {grain} come: {doubt}"
+                hint = f'say which it reads: {setting} = "PARTITION" (the same {grain}), "PARTITION - 7 .. PARTITION" or "everything"'
+                self.problem(declaration.at("time"), f"{message}; {hint}")
+            elif placing.coarse and not said:
+                message = f"{what} is that of a {placing.coarse}, so that all its rows would be in its first {grain}"
+                partition = placing.coarse if placing.coarse in ("day", "week", "month") else "none"
+                self.problem(declaration.at("time"), f'{message}; write partition = "{partition}", or another `time`')
+            elif not said and needs.high <= 1:
+                # Moved to later: rows of this partition come from earlier ones, too.
+                source = replace(source, window=(min(needs.low, source.window[0]), source.window[1]))
+            elif not placing.covered_by(source):
+                message = f"{what} moves rows: those of one {grain} come from {needs} of `{source.table}`, but it reads {source.relation}"
+                wait = ", and it waits until those are complete" if needs.high > 1 else ""
+                self.problem(
+                    declaration.at(setting if said else "time"), f'{message}; write {setting} = "{needs}"{wait}'
+                )
+            found.append(source)
+        return replace(table, sources=tuple(found))
 
     def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
         """date_trunc cuts by the clock of the zone, as partitions do, with two exceptions. Where clocks were once set back over

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
+from penstock.declare.placing import Placing
 from penstock.declare.project import Declarations
 from penstock.declare.sqlview import Aggregate, OutputColumn, Rowwise, Shape, View
 from penstock.flows.activities import UNKNOWN
@@ -35,6 +36,9 @@ class Definition:
     restated: bool = False
     # The flow that makes it, perhaps with other tables, and the columns at each of its steps.
     flow: TypedFlow | None = None
+    # Whether it is proved that a partition reads all that its rows can come from, and that it then has no other rows.
+    placed: bool = False
+    in_place: bool = False
 
     @property
     def name(self) -> str:
@@ -56,11 +60,16 @@ class Definition:
         return self.view.how.why
 
     @property
-    def separable(self) -> bool:
-        """Whether several partitions can be computed by one query."""
-        if self.view is None or self.table.grain is WHOLE:
+    def at_once(self) -> bool:
+        """Whether several partitions can be computed by one query: what it gives for all of them, cut to each of them, is
+        what one query for each would give."""
+        if self.table.grain is WHOLE or self.flow is not None:
             return False
-        return bool(self.view.separable) and all(source.window == (0, 1) for source in self.table.sources)
+        if not (self.wants_partition or (self.view is not None and self.view.parameters)) and all(
+            source.window is None for source in self.table.sources
+        ):
+            return True  # all partitions read the same rows
+        return self.view is not None and bool(self.view.separable) and self.placed
 
 
 @dataclass(frozen=True)
@@ -90,43 +99,29 @@ def shape_of(columns: Schema | None) -> Shape | None:
     return tuple(OutputColumn(each.name, None if each.type == UNKNOWN else each.type, ()) for each in columns)
 
 
-def foldable_view(view: View, table: Table, timed: bool) -> bool:
+def foldable_view(view: View, table: Table, placing: Placing | None) -> bool:
+    """New rows can be added to what is there if each belongs to the partition of the source that it came with, and if no
+    group has rows of two partitions."""
     if not isinstance(view.how, Rowwise | Aggregate) or len(table.sources) != 1:
         return False
     source = table.sources[0]
-    return source.table != table.name and (table.grain is WHOLE or (source.window == (SAME.low, SAME.high) and timed))
+    if source.table == table.name or table.grain is WHOLE:
+        return source.table != table.name
+    in_place = placing is not None and placing.stays and bool(view.separable)
+    return in_place and source.window == (SAME.low, SAME.high)
 
 
-def exact_time(view: View, table: Table, time: str | None, done: Mapping[str, Definition]) -> bool:
+def exact_time(view: View, table: Table, placing: Placing | None, done: Mapping[str, Definition]) -> bool:
     """A row-wise view that keeps the time of its source's rows can be cut at any time, as its source can."""
-    if not isinstance(view.how, Rowwise) or len(table.sources) != 1 or time is None:
+    if not isinstance(view.how, Rowwise) or len(table.sources) != 1 or placing is None or not placing.as_it_is:
         return False
     source = done.get(table.sources[0].table)
-    if source is None or source.time is None or not (source.table.is_base or source.table.exact_time):
-        return False
-    expression = (view.time_expression or "").split(".")[-1].strip("`").lower()
-    return expression == source.time.lower()
+    return source is not None and source.time is not None and (source.table.is_base or source.table.exact_time)
 
 
-def aligned(view: View, table: Table, done: Mapping[str, Definition]) -> bool:
+def aligned(view: View, table: Table, placing: Placing | None, done: Mapping[str, Definition]) -> bool:
     """A view whose rows are made of source rows of one time each, or of one hour, day, … that lies in one partition."""
-    if not view.separable or len(table.sources) != 1 or table.grain is WHOLE:
+    if not view.separable or len(table.sources) != 1 or table.grain is WHOLE or placing is None or not placing.stays:
         return False
     source = done.get(table.sources[0].table)
-    if source is None or source.time is None or not (source.table.is_base or source.table.exact_time):
-        return False
-    expression = (view.time_expression or "").replace("`", "").lower()
-    cut = re.fullmatch(r"(?:date_trunc\('(\w+)', ?(\w+\.)?(\w+)\)|(?:\w+\.)?(\w+))", expression)
-    if cut is None or (cut[3] or cut[4]) != source.time.lower():
-        return False
-    return cut[1] is None or cut[1] in _WITHIN.get(table.partition, ())
-
-
-# The units whose every piece lies in one partition.
-_WITHIN = {
-    "minute": ("second", "minute"),
-    "hour": ("second", "minute", "hour"),
-    "day": ("second", "minute", "hour", "day"),
-    "week": ("second", "minute", "hour", "day", "week"),
-    "month": ("second", "minute", "hour", "day", "month"),
-}
+    return source is not None and source.name in placing.moved and (source.table.is_base or source.table.exact_time)

@@ -26,6 +26,7 @@ from penstock.declare.sql_parse import (
 )
 from penstock.declare.sql_separable import Separable, prove_separable, trace
 from penstock.declare.sql_text import fingerprint
+from penstock.declare.sql_times import Origin, time_origins
 from penstock.declare.sql_ways import Aggregate, Full, How, Rowwise
 
 __all__ = [
@@ -72,6 +73,8 @@ class View:
     time_expression: str | None
     """The time column as an expression over the sources' columns, where that can be said."""
     separable: Separable
+    origins: frozenset[Origin]
+    """All that the time column may come from."""
     parsed: Parsed = field(repr=False, compare=False)
     query: Query = field(repr=False, compare=False)
 
@@ -113,6 +116,7 @@ def analyse(sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: s
         time=time,
         time_expression=expression.sql(dialect=PenstockSpark) if expression is not None else None,
         separable=prove_separable(parsed, query, tables, time),
+        origins=time_origins(query, time) if time is not None else frozenset(),
         parsed=parsed,
         query=query,
     )

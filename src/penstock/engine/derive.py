@@ -133,17 +133,20 @@ class Derivation:
     # Full
 
     def _recompute(self, pieces: Sequence[Piece]) -> Output:
+        """A partition keeps the rows of what the view gives for it whose time lies in it."""
         partitions = partitions_of(list(pieces))
-        if self.grain is WHOLE or self.definition.separable or not self.graph.flows[self.job.table]:
+        if self.grain is WHOLE or not self.graph.flows[self.job.table]:
             frame = self._view(partitions, None)
+        elif self.definition.at_once:
+            frame = self._cut(self._view(partitions, None), partitions)
         else:
             single = [PartitionSet(((start, self.grain.shift(start, 1)),)) for start in partitions.starts(self.grain)]
-            frames = [self._view(each, each.intervals[0]) for each in single if self.has_input(each)]
+            frames = [self._cut(self._view(each, each.intervals[0]), each) for each in single if self.has_input(each)]
             # Without input there are no rows, but the columns must be known.
             frame = (
                 reduce(DataFrame.unionAll, frames) if frames else self._view(single[0], single[0].intervals[0]).limit(0)
             )
-        return Output(self._cut(frame, partitions), partitions, False, self.bytes, self._hidden())
+        return Output(frame, partitions, False, self.bytes, self._hidden())
 
     def has_input(self, partition: PartitionSet) -> bool:
         """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
@@ -223,14 +226,26 @@ class Derivation:
         return frame.where(f"{quoted(time)} < {instant_literal(edge.map.cut(self.job.edge_us))}")
 
     def _cut(self, frame: DataFrame, partitions: PartitionSet) -> DataFrame:
-        """Where source partitions overlap several of the table's, the view may give rows of other partitions."""
-        if self.grain is WHOLE or all(self._exact(edge, partitions) for edge in self.graph.into[self.job.table]):
+        """Only those rows of what was computed for some partitions that are theirs. Others are made where they belong; but
+        if no other partition reads what they are made of, they would be lost, and that is an error. A row without a time goes
+        on: who writes it says what is wrong with it."""
+        definition = self.definition
+        timed = [e for e in self.graph.into[self.job.table] if e.source != e.table and self.graph.flows[e.source]]
+        exact = all(edge.map.required(partitions) == partitions for edge in timed)
+        if definition.table.grain is WHOLE or (exact and definition.in_place):
             return frame
-        assert self.definition.time is not None
-        return frame.where(rows_within(self.definition.time, partitions))
-
-    def _exact(self, edge: Edge, partitions: PartitionSet) -> bool:
-        return edge.map.required(partitions) == partitions
+        assert definition.time is not None
+        time = quoted(definition.time)
+        inside = f"{time} is null or {rows_within(definition.time, partitions)}"
+        if not exact or definition.placed:
+            return frame.where(inside)
+        found = f"`{definition.name}` gave a row of another partition than it was asked for, of "
+        hint = (
+            ": its time column must lie in the partition that the row is made for; check `time`, or say how the source "
+            "is read with `sources`"
+        )
+        error = f"raise_error(concat('{found}', cast({time} as string), '{hint}'))"
+        return frame.where(f"case when {inside} then true else {error} end")
 
     # Folding
 
@@ -238,7 +253,7 @@ class Derivation:
         """Fold what came into what is stored; one scan per group of pieces that lack the same rows, one write."""
         view = self.definition.view
         assert view is not None
-        deltas = [self._cut(self._delta(pieces), partitions_of(pieces)) for pieces in groups]
+        deltas = [self._delta(pieces) for pieces in groups]
         delta = reduce(DataFrame.unionAll, deltas)
         partitions = partitions_of([piece for pieces in groups for piece in pieces])
         if isinstance(view.how, Rowwise):

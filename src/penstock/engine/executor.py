@@ -332,4 +332,6 @@ def _root_cause(error: Any) -> str:
     while error.getCause() is not None:
         error = error.getCause()
     text = str(error.toString()).split("\n\tat ")[0].strip()
+    if "[USER_RAISED_EXCEPTION] " in text:  # the words are ours, or the user's own
+        return text.split("[USER_RAISED_EXCEPTION] ")[1].split(" SQLSTATE:")[0][:2000]
     return text.split(": ", 1)[-1][:2000] if ": " in text else text[:2000]
