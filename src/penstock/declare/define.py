@@ -203,7 +203,7 @@ class Definer:
                 # Moved to later: rows of this partition come from earlier ones, too.
                 source = replace(source, window=(min(needs.low, source.window[0]), source.window[1]))
             elif not placing.covered_by(source):
-                message = f"{what} moves rows: those of one {grain} come from {needs} of `{source.table}`, but it reads {source.relation}"
+                message = f"{what} says that the rows of one {grain} come from {needs} of `{source.table}`, but it reads {source.relation}"
                 wait = ", and it waits until those are complete" if needs.high > 1 else ""
                 self.problem(
                     declaration.at(setting if said else "time"), f'{message}; write {setting} = "{needs}"{wait}'

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 
 from penstock.declare.sql_times import Bounds, Chosen, Column, Local, Moved, Origin, Step, Unknown, Within
-from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain, zone_of
+from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
 from penstock.model.relations import Window
 from penstock.model.tables import Source
 from penstock.model.time import DAY_US, END_US, HOUR_US, MINUTE_US
@@ -187,7 +185,8 @@ def _micros(step: Step, zone: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def keeps(unit: str, grain: Grain, zone: str) -> bool:
-    """Whether two times of one minute (hour, day …) of the project's zone always lie in one partition."""
+    """Whether two times of one minute (hour, day …) of the project's zone always lie in one partition. (Where clocks are
+    set back over midnight they do not; such views are refused.)"""
     if grain is WHOLE or unit == "second":
         return True
     if unit not in ("minute", "hour", "day", "week", "month"):
@@ -196,26 +195,5 @@ def keeps(unit: str, grain: Grain, zone: str) -> bool:
     if unit in ("minute", "hour"):
         local = isinstance(grain, Calendar) and grain.zone == zone
         if zone != "UTC" and not nested(own, parse_grain("day", zone)):
-            return local and not _sets_back_over_midnight(zone)  # local hours are not those of UTC
-        return own == grain or nested(own, grain)
-    return (own == grain or nested(own, grain)) and not _sets_back_over_midnight(zone)
-
-
-@lru_cache(maxsize=64)
-def _sets_back_over_midnight(zone: str) -> bool:
-    """Whether there is an hour that comes twice and lies on both sides of midnight: its rows are in the later day, while
-    their date may be the earlier one."""
-    if zone == "UTC":
-        return False
-    there = zone_of(zone)
-    day, before = datetime(1970, 1, 1, 12, tzinfo=UTC), None
-    while day.year < 2038:
-        offset = day.astimezone(there).utcoffset()
-        assert offset is not None
-        if before is not None and offset < before:
-            minutes = [day - timedelta(days=1) + timedelta(minutes=at) for at in range(24 * 60 + 1)]
-            dates = [moment.astimezone(there).date() for moment in minutes]
-            if any(later < earlier for earlier, later in pairwise(dates)):
-                return True
-        day, before = day + timedelta(days=1), offset
-    return False
+            return local  # local hours are not those of UTC
+    return own == grain or nested(own, grain)
