@@ -123,3 +123,18 @@ def test_moved_by_partitions() -> None:
     assert not keeps("hour", hour, "Asia/Kolkata")
     assert keeps("hour", parse_grain("day", "Asia/Kolkata"), "Asia/Kolkata")
     assert keeps("hour", hour, "Europe/Berlin")
+
+
+def test_what_can_hardly_be_meant(check: Check) -> None:
+    near = "SELECT a.ts AS t, count(*) AS n FROM stats a JOIN stats b ON b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts GROUP BY a.ts"
+    ranges = (
+        "table `a` joins rows by a range of time, but a hour reads the same hour only, so that none are found across its ends; "
+        'say how far it looks: sources.stats = "PARTITION - 1 .. PARTITION"'
+    )
+    assert check(view(near)) == [f"tables/a.sql:3: warning: {ranges}"]
+    assert check(view(near, sources="PARTITION - 1 .. PARTITION")) == []
+    clock = "SELECT ts AS t FROM stats WHERE ts > current_timestamp() - INTERVAL 1 DAY"
+    assert check(view(clock)) == [
+        "tables/a.sql:3: warning: table `a`: current_timestamp gives another answer each time, and its rows keep what that was "
+        "when they were made; use a column of its source, or :partition_start"
+    ]

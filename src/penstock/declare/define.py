@@ -17,6 +17,8 @@ from penstock.declare.definition import Definition, aligned, exact_time, foldabl
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.placing import Placing, place
 from penstock.declare.problems import Location, Problem
+from penstock.declare.sql_incremental import chances
+from penstock.declare.sql_times import time_ranges
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
 from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
@@ -163,6 +165,7 @@ class Definer:
             exact_time=exact_time(view, table, placing, done),
             aligned=aligned(view, table, placing, done),
         )
+        self._warn(declaration, table, view, done)
         others = [source for source in table.sources if source.table != table.name]
         definition = replace(
             definition,
@@ -211,6 +214,22 @@ class Definer:
             found.append(source)
         return replace(table, sources=tuple(found))
 
+    def _warn(self, declaration: TableDeclaration, table: Table, view: View, done: Mapping[str, Definition]) -> None:
+        """What runs, but can hardly be meant."""
+        chance = next(chances(view.parsed, view.query), None)
+        if chance is not None:
+            message = f"table `{declaration.name}`: {chance}, and its rows keep what that was when they were made"
+            hint = "use a column of its source, or :partition_start"
+            self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
+        same = {s.table for s in table.sources if s.window == (SAME.low, SAME.high)} - set(declaration.config.sources)
+        times = {(name, (done[name].time or "").lower()) for name in same if name in done}
+        for one, other in time_ranges(view.query) if table.grain is not WHOLE else ():
+            if {(one.table, one.column), (other.table, other.column)} <= times:
+                message = f"table `{declaration.name}` joins rows by a range of time, but a {table.grain} reads the same {table.grain} only, so that none are found across its ends"
+                hint = f'say how far it looks: sources.{other.table} = "PARTITION - 1 .. PARTITION"'
+                self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
+                return
+
     def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
         """date_trunc cuts by the clock of the zone, as partitions do, with two exceptions. Where clocks were once set back over
         midnight, an hour that comes twice has the date of one day and lies in the partition of the next. And where clocks
@@ -235,7 +254,12 @@ class Definer:
         assert declaration.sql is not None
         try:
             view = analyse(
-                declaration.sql, read, time=definition.time, file=declaration.where.file, line=declaration.sql_line
+                declaration.sql,
+                read,
+                time=definition.time,
+                file=declaration.where.file,
+                line=declaration.sql_line,
+                strict=True,
             )
         except SqlProblem as error:
             self.problems.extend(sql_problems(error))

@@ -109,6 +109,7 @@ class _Resolver:
                 if cte is not None:
                     query = self.cte(cte, outer)
                     outputs = query.outputs if query else None
+                    self.check_width(cte, outputs, cte.args["alias"].columns)
                     outputs = renamed(outputs, cte.args["alias"].columns)
                 else:
                     table, outputs = self.table(table_name(node))
@@ -137,6 +138,7 @@ class _Resolver:
         if node.args.get("pivots"):
             outputs = None
         if node.args.get("alias") is not None and not lateral:
+            self.check_width(node, outputs, node.args["alias"].columns)
             outputs = renamed(outputs, node.args["alias"].columns)
         into.append(Relation(alias, outputs, table, query, node, lateral))
         for join in _children(node, "joins") if isinstance(node, exp.Table) else []:
@@ -144,6 +146,11 @@ class _Resolver:
             merged |= {i.name.lower() for i in _children(join, "using")}
             if join.args.get("on") is not None:
                 self.bind(block, join.args["on"], into, outer, set(), {})
+
+    def check_width(self, node: exp.Expr, outputs: tuple[Output, ...] | None, names: Sequence[exp.Expr]) -> None:
+        if outputs is not None and names and len(names) != len(outputs):
+            found = f"{len(names)} names for {len(outputs)} columns of `{node.alias_or_name}`"
+            self.problems.append(self.text.at(node, found, "expected as many"))
 
     def table(self, name: str) -> tuple[str, tuple[Output, ...] | None]:
         known = self.schemas.get(name.lower())
@@ -268,7 +275,12 @@ class _Resolver:
                 while isinstance(inner, exp.Subquery):
                     inner = inner.this
                 if isinstance(inner, exp.Select | exp.SetOperation):
-                    block.subqueries.append(self.query(inner, [*scope, *outer]))
+                    found = self.query(inner, [*scope, *outer])
+                    block.subqueries.append(found)
+                    value = isinstance(node, exp.Subquery) and not isinstance(node.parent, exp.In | exp.Exists)
+                    if value and found.outputs is not None and len(found.outputs) != 1:
+                        words = f"a subquery of {len(found.outputs)} columns as a value"
+                        self.problems.append(self.text.at(node, words, "expected one column"))
             elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
                 bound = self.lookup(node, [p.name for p in node.parts], scope, outer, merged, aliases)
                 if bound is not None:
@@ -286,9 +298,13 @@ class _Resolver:
         """What a name means; reports and returns None if it means nothing or too much."""
         for level in (scope, outer):
             for split in range(len(parts) - 1, 0, -1):  # the longest qualifier first: db.table.column
-                for relation in level:
-                    if names_relation(relation, parts[:split]):
-                        return self._qualified(node, relation, parts[split:])
+                named = [relation for relation in level if names_relation(relation, parts[:split])]
+                if len([r for r in named if r.find(parts[split])]) > 1 and parts[split].lower() not in merged:
+                    found_twice = f"`{'.'.join(parts)}` is ambiguous"
+                    self.problems.append(self.text.at(node, found_twice, f"give one `{named[0].alias}` another name"))
+                    return None
+                if named:
+                    return self._qualified(node, named[0], parts[split:])
             found = [(r, o) for r in level for o in r.find(parts[0])]
             if found and (len(found) == 1 or parts[0].lower() in merged or level is outer):
                 return self._fields(node, Bound(*found[0], tuple(parts[1:])))
@@ -336,6 +352,11 @@ class _Resolver:
         type_ = bound.output.type
         for i, part in enumerate(bound.path):
             inner = fields(type_)
+            if inner is None and type_ is not None and "<" not in type_ and type_ not in ("variant", "void"):
+                whole = ".".join([bound.output.name or "", *bound.path[:i]])
+                found = f"`{whole}.{part}`, but `{whole}` is {type_}"
+                self.problems.append(self.text.at(node, found, "expected a struct before the point"))
+                return None
             if inner is None:
                 return bound  # a map, an array of structs, or unknown: Spark will tell
             types = {name.lower(): t for name, t in inner}

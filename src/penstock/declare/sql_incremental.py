@@ -99,6 +99,21 @@ def misfits(parsed: Parsed, block: Block) -> Iterator[str]:
             yield reason
 
 
+def chances(parsed: Parsed, query: Query) -> Iterator[str]:
+    """What gives another answer each time, anywhere in a query."""
+    if isinstance(query, Combined):
+        yield from chances(parsed, query.left)
+        yield from chances(parsed, query.right)
+        return
+    for clause in query.clauses():
+        reason = unsteady(clause, lambda node: function_name(parsed, node))
+        if reason and reason.endswith("each time"):
+            yield reason
+    for inner in (*(relation.query for relation in query.relations), *query.subqueries):
+        if inner is not None:
+            yield from chances(parsed, inner)
+
+
 def function_name(parsed: Parsed, node: exp.Expr) -> str:
     if "start" in node.meta:
         return parsed.text.sql[node.meta["start"] : node.meta["end"] + 1].lower()

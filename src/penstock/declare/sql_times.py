@@ -87,6 +87,25 @@ def time_origins(query: Query, time: str) -> frozenset[Origin]:
     return frozenset({Unknown(time)}) if index is None else frozenset(_output(query, index))
 
 
+_RANGES = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
+
+
+def time_ranges(query: Query) -> Iterator[tuple[Column, Column]]:
+    """The pairs of columns of two relations that a join or filter compares by order: their rows need not be of one time."""
+    if isinstance(query, Combined):
+        yield from time_ranges(query.left)
+        yield from time_ranges(query.right)
+        return
+    for relation in query.relations:
+        if relation.query is not None:
+            yield from time_ranges(relation.query)
+    for node in query.walk():
+        if isinstance(node, _RANGES):
+            bound = [b for b in (query.meaning(column) for column in node.find_all(exp.Column)) if b is not None]
+            found = [(b, origin) for b in bound for origin in _bound(query, b, "") if isinstance(origin, Column)]
+            yield from ((a, b) for one, a in found for two, b in found if one.relation is not two.relation)
+
+
 def _output(query: Query, index: int) -> Iterator[Origin]:
     if isinstance(query, Combined):
         yield from _output(query.left, index)

@@ -17,6 +17,7 @@ _SYNONYMS = {
     "timestamp_ltz": "timestamp", "dec": "decimal(10,0)", "decimal": "decimal(10,0)", "numeric": "decimal(10,0)",
     "text": "string",
 }  # fmt: skip
+TIMES = ("date", "timestamp", "timestamp_ntz")
 _PLAIN = {*INTEGERS, "float", "double", "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary"}
 
 Decimal = tuple[int, int]
@@ -75,6 +76,8 @@ def _split(text: str) -> list[str]:
 
 
 def of_cast(to: exp.Expr) -> str | None:
+    if isinstance(to, exp.DataType) and to.this == exp.DataType.Type.TIME:
+        return "time(6)"
     spelled = spell(to.sql(dialect="spark"))
     if re.match(r"(var)?char\(", spelled):
         return "string"
@@ -88,7 +91,7 @@ _BOOLEANS = (
 )  # fmt: skip
 _STRINGS = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.TimeToStr, exp.RegexpReplace, exp.ConcatWs)
 _INTS = (exp.Length, exp.Year, exp.Quarter, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.DayOfWeek, exp.DayOfYear)
-_SAME = (exp.Min, exp.Max, exp.Neg, exp.Abs, exp.Paren, exp.Nullif, exp.Filter)
+_SAME = (exp.Min, exp.Max, exp.Paren, exp.Nullif, exp.Filter)
 
 
 def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | None:
@@ -112,8 +115,19 @@ def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | N
             return of_sum(of(node.this))
         case exp.Avg():
             return of_avg(of(node.this))
+        case exp.Sub() if of(node.this) in TIMES and of(node.expression) in TIMES:
+            return "interval"
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             return _arithmetic(node, of(node.this), of(node.expression))
+        case exp.Neg() | exp.Abs():
+            type_ = of(node.this)
+            return type_ if is_exact(type_) or type_ in ("float", "double") else None
+        case exp.Interval():
+            return "interval"
+        case exp.Collate():
+            return f"string collate {node.expression.name}"
+        case exp.ParseJSON():
+            return "variant"
         case exp.IntDiv():
             return "bigint" if is_exact(of(node.this)) and is_exact(of(node.expression)) else None
         case exp.Mod():

@@ -25,6 +25,7 @@ from penstock.declare.sql_parse import (
     tables_read,
 )
 from penstock.declare.sql_separable import Separable, prove_separable, trace
+from penstock.declare.sql_strict import strict_problems
 from penstock.declare.sql_text import fingerprint
 from penstock.declare.sql_times import Origin, time_origins
 from penstock.declare.sql_ways import Aggregate, Full, How, Rowwise
@@ -84,8 +85,11 @@ class View:
         return {column.name: column.origins for column in self.columns or ()}
 
 
-def analyse(sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: str, line: int = 1) -> View:
-    """Everything that the text of a view says. `line` is the line of the file at which the text begins.
+def analyse(
+    sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: str, line: int = 1, strict: bool = False
+) -> View:
+    """Everything that the text of a view says. `line` is the line of the file at which the text begins; `strict`: what is
+    certain to fail in Spark is a problem, too.
 
     A schema may be that of a table or the `columns` of a view, where some types may be unknown.
     Raises `SqlProblem` with all that is wrong. Columns of tables without a schema are not checked."""
@@ -97,6 +101,8 @@ def analyse(sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: s
         if time.lower() not in (name.lower() for name in names):
             found = f"the time column `{time}` is not among the output columns"
             problems.append(parsed.text.problem(parsed.tokens[0].start, found, known_columns(time, names)))
+    if strict and not problems:
+        problems += strict_problems(parsed, query)
     if problems:
         raise SqlProblem(problems)
     columns = None
