@@ -192,8 +192,4 @@ def keeps(unit: str, grain: Grain, zone: str) -> bool:
     if unit not in ("minute", "hour", "day", "week", "month"):
         return False
     own = parse_grain(unit, zone)
-    if unit in ("minute", "hour"):
-        local = isinstance(grain, Calendar) and grain.zone == zone
-        if zone != "UTC" and not nested(own, parse_grain("day", zone)):
-            return local  # local hours are not those of UTC
     return own == grain or nested(own, grain)
