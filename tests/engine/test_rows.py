@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.engine.rows import RowsProblem, check_partitions_of, partition_start
-from penstock.engine.spark import session_in
+from penstock.engine.spark import SparkProblem, session_in
 from penstock.model.grain import Calendar, parse_grain, zone_of
 from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
 from penstock.model.zones import changes
@@ -76,3 +76,8 @@ def test_rows_of_another_partition_are_never_published(first: str, last: str, fi
     else:
         with pytest.raises(RowsProblem, match="Java and Python disagree about the clocks of Europe/Berlin near 2024"):
             check_partitions_of([file], "ts", day)
+
+
+def test_a_zone_that_java_does_not_know(spark: SparkSession) -> None:
+    with pytest.raises(SparkProblem, match="does not know the zone Atlantis/Capital"):
+        session_in(spark, "Atlantis/Capital")

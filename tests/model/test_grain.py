@@ -144,6 +144,9 @@ def test_names_of_grains() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             parse_grain(text)
+    for name in ("localtime", "posix/Europe/Berlin", "Factory"):
+        with pytest.raises(ValueError, match="not a time zone"):
+            parse_grain("day", name)
     with pytest.raises(ValueError, match="not a time zone"):
         parse_grain("day", "Mars/Olympus")
 

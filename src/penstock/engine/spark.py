@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.engine.java import prepare_java
@@ -71,7 +71,7 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool],
     settings = {"spark.master": f"local[{cores}]", **spark_settings(cores), "spark.local.dir": str(scratch / "spark")}
     settings["spark.sql.warehouse.dir"] = str(scratch / "spark-warehouse")
     settings.update({key if key.startswith("spark.") else f"spark.{key}": _text(value) for key, value in given.items()})
-    settings[ZONE] = zone
+    settings[ZONE] = "UTC"
     builder = SparkSession.builder.appName(f"penstock {name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -84,6 +84,7 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool],
         raise SparkProblem(
             f"Spark did not start ({error.getMessage()}); {log} ends with:\n" + "\n".join(last)
         ) from error
+    _set_zone(session, zone)
     session.sparkContext.setLogLevel(settings["spark.log.level"])
     for logger in _DOUBLED:
         logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -119,8 +120,16 @@ def _forget_a_dead_jvm() -> None:
 def session_in(session: SparkSession, zone: str) -> SparkSession:
     """A session of its own beside another one, in a project's zone. It does not take over what was set in the other."""
     own = session.newSession()
-    own.conf.set(ZONE, zone)
+    _set_zone(own, zone)
     return own
+
+
+def _set_zone(session: SparkSession, zone: str) -> None:
+    try:
+        session.conf.set(ZONE, zone)
+    except IllegalArgumentException:
+        java = session.sparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+        raise SparkProblem(f"Java {java} does not know the zone {zone}; use a newer Java, or another zone") from None
 
 
 @contextmanager

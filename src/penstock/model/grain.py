@@ -183,11 +183,17 @@ def parse_grain(text: str, zone: str = "UTC") -> Grain:
     raise ValueError(f"{text!r} is not a partitioning; expected minutes such as 5m, hour, day, week, month or none")
 
 
+# Files beside those of zones: what they mean depends on the machine, or nobody else knows them.
+_NO_ZONE = re.compile(r"(posix|right)/|(localtime|posixrules|Factory|ROC)$")
+
+
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
+        if _NO_ZONE.match(name):
+            raise ValueError(name)
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"{name!r} is not a time zone; write for example Europe/Berlin") from error
