@@ -36,7 +36,9 @@ from penstock.engine.answer import Answer
 from penstock.engine.clock import Clock
 from penstock.engine.feeds import inferred_schemas
 from penstock.engine.front import Front, FrontSettings
+from penstock.engine.identity import Identity
 from penstock.engine.pausing import Paused, pause, resume
+from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
 from penstock.engine.replica_query import query_replica
 from penstock.engine.replication import ReplicaStatus, replicators
@@ -82,10 +84,16 @@ def _inferred(declarations: Declarations) -> dict[str, Any]:
 
 
 class Warehouse:
-    """A project, opened. Raises `ProjectError` if something is wrong with it."""
+    """A project, opened. Raises `ProjectError` if something is wrong with it, and `NotOurs` if its catalogue and its data folder do not belong
+    together; `accept`: they do, though one is older than the other, or the folder lost its `penstock.json`."""
 
     def __init__(
-        self, folder: str | Path = ".", *, spark: SparkSession | None = None, clock: Clock | None = None
+        self,
+        folder: str | Path = ".",
+        *,
+        spark: SparkSession | None = None,
+        clock: Clock | None = None,
+        accept: bool = False,
     ) -> None:
         declarations = read_project(Path(folder))
         warehouse, problems = check_project(declarations, _inferred(declarations))
@@ -99,6 +107,12 @@ class Warehouse:
         self.catalogue = Catalogue(declarations.data_path)
         with self.store.write() as conn:
             self.catalogue.create(conn, self.clock.now_us())
+        self.identity = Identity(declarations.config.name, self.store, self.catalogue)
+        try:
+            self.identity.check(accept)
+        except BaseException:
+            self.store.close()
+            raise
         self._given = spark
         self._fronted = False
         self._lock = RunLock(self.store, declarations.state_folder / "run.lock")
@@ -237,6 +251,7 @@ class Warehouse:
         return profiles(self.declared.declarations.config.profiles)
 
     def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
+        check_presence(self.store, self.catalogue)
         config = self.declared.declarations.config
         queries = config.queries
         settings = FrontSettings(
@@ -282,6 +297,7 @@ class Warehouse:
     def table(self, name: str) -> DataFrame:
         """The newest version of a table as a DataFrame."""
         self._definition(name)
+        check_presence(self.store, self.catalogue)
         with self.store.read() as conn:
             snapshot = self.catalogue.snapshot(conn)
             schema = self.catalogue.schema(conn, name)

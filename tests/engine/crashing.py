@@ -575,7 +575,9 @@ def check_files(site: Site) -> None:
         if not folders and not files:
             assert len(Path(place).relative_to(root).parts) <= 2, f"{place} is empty"
         for name in files:
-            if name.endswith(".crc"):
+            if Path(place) == root:
+                assert name == "penstock.json", f"{place}/{name} is left over"
+            elif name.endswith(".crc"):
                 assert name[1:].removesuffix(".crc") in files, f"{place}/{name} is left over"
             else:
                 assert name.endswith(".parquet"), f"{place}/{name} is left over"

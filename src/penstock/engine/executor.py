@@ -27,6 +27,7 @@ from penstock.control.events import (
     UpdateStopped,
 )
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.leftovers import job_folder
 from penstock.engine.rows import time_range
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
@@ -73,7 +74,7 @@ class Compute(Protocol):
 
     def run(self, job: Job, folder: str) -> Computed: ...
 
-    def together(self, job: Job) -> AbstractContextManager[None]:
+    def together(self, job: Job, folder: str) -> AbstractContextManager[None]:
         """While the tables of a group are made one after the other: what they share need be read only once. If one of
         them fails, what was made for the others goes too."""
         return nullcontext()
@@ -133,10 +134,10 @@ class Executor:
 
     def _compute(self, job: Job) -> list[Computed]:
         """What each table of the job gets."""
-        folder = f"{job.id}-{self.owner[-8:]}"
+        folder = job_folder(job.id, self.owner)
         if not job.beside:
             return [self.compute.run(job, folder)]
-        with self.compute.together(job):
+        with self.compute.together(job, folder):
             return [self.compute.run(each, folder) for each in job.each]
 
     def _make_durable(self, computed: Computed) -> None:

@@ -11,7 +11,7 @@ import queue
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -29,14 +29,17 @@ from penstock.engine.clock import Clock
 from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
 from penstock.engine.flows.progress import Watched
-from penstock.engine.flows.work import Kept
-from penstock.engine.leftovers import delete_files, tidy
+from penstock.engine.flows.work import Kept, quarantine_of
+from penstock.engine.identity import Identity
+from penstock.engine.leftovers import delete_files, sweep, swept, unpublished, written_by_a_job
 from penstock.engine.offering import offered
+from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
 from penstock.engine.spark import session_in
 from penstock.engine.sparkwork import SparkWork
+from penstock.model.graph import Graph
 from penstock.queries.situation import Updates
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
@@ -44,6 +47,7 @@ from penstock.tables import Catalogue
 
 SNAPSHOT_EVERY = 2_000
 EXPIRE_EVERY_S = 60.0
+MARK_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,14 @@ class Runtime:
         self.watch = FeedWatch(self.controller.state)
         self.updates: Updates = "always"
         self._session = session
+        self.identity = Identity(warehouse.declarations.config.name, store, catalogue)
         self._lock = RunLock(store, warehouse.declarations.state_folder / "run.lock")
         self._news = threading.Event()
         self._stop = threading.Event()
         self._broken: list[BaseException] = []
         self._tracks: list[_Track] = []
         self._saved = 0
-        self._expired_at = monotonic()
+        self._expired_at = self._marked_at = monotonic()
         # A flow that failed may be tried again on another track.
         self._kept_of_flows = Kept()
         self.flows = Watched()
@@ -104,6 +109,9 @@ class Runtime:
             raise
 
     def _start(self) -> None:
+        self.identity.check()
+        check_presence(self.store, self.catalogue)
+        self.identity.taken_by(self.owner)
         self.controller = Controller(restored_state(self.store))
         self.watch = FeedWatch(self.controller.state)
         self._saved = self.controller.state.applied
@@ -119,29 +127,36 @@ class Runtime:
             self.updates,
         )
         markers = {name: self.arrivals.markers(feed) for name, feed in self.warehouse.feeds.items()}
+        before = self.controller.state.graph
         with self.store.write() as conn:
             new = offered(self.warehouse, self.store, conn, self.controller.state, markers, now_us)
             self.store.append(conn, [RunStarted(now_us, self.owner), declared, *new])
         self.tail()
-        self._sweep()
+        self._sweep(before)
 
-    def _sweep(self) -> None:
+    def _sweep(self, before: Graph) -> None:
         """Staged files that no transaction published: their job died, and will be done again."""
+        jobs, upto = unpublished(self.store)
+        for job in jobs:
+            also = {name for graph in (before, self.warehouse.graph) for name in _made_with(graph, job.tables)}
+            flows = (self.warehouse.definitions[name].flow for name in job.tables if name in self.warehouse.definitions)
+            also |= {quarantine_of(flow.flow.name) for flow in flows if flow is not None}
+            sweep(self.store, self.catalogue, job, sorted(also))
+        swept(self.store, upto)
         with self.store.read() as conn:
-            left = list(self.catalogue.unknown_files(conn))
             scheduled = self.catalogue.scheduled(conn)
-        root = Path(self.catalogue.data_path)
-        delete_files(left, root)
-        tidy(root)
         shutil.rmtree(self.warehouse.declarations.state_folder / "reading", ignore_errors=True)
         self._delete(scheduled)
 
     def _delete(self, paths: list[str]) -> None:
-        if paths:
+        """What the catalogue has forgotten. Files that others wrote, and it only listed, are theirs to delete."""
+        root = Path(self.catalogue.data_path)
+        ours = [path for path in paths if written_by_a_job(path, root)]
+        if ours:
             self.store.flush()
-            delete_files(paths, Path(self.catalogue.data_path))
+            delete_files(ours, root)
             with self.store.write() as conn:
-                self.catalogue.forget(conn, paths)
+                self.catalogue.forget(conn, ours)
 
     def wake(self) -> None:
         """The log has something new."""
@@ -163,6 +178,7 @@ class Runtime:
             if mine:
                 self.tail()
                 self._save_state()
+                self.identity.keep_up()
         self._lock.release()
 
     # The loop
@@ -182,6 +198,9 @@ class Runtime:
                 found = self.arrivals.scan()
                 next_scan = monotonic() + self.pace.scan_s
             self.tail()
+            if monotonic() - self._marked_at >= MARK_EVERY_S:
+                self._marked_at = monotonic()
+                self.identity.keep_up()
             self._watch_feeds()
             self._stop_overrun()
             started = 0 if self._stop.is_set() else self.decide()
@@ -290,6 +309,13 @@ class Runtime:
         self._expired_at = monotonic()
         pins = [running.job.pin for running in self.controller.state.busy.values()]
         self._delete(expire(self.warehouse, self.store, self.catalogue, self.clock.now_us(), pins))
+
+
+def _made_with(graph: Graph, tables: Sequence[str]) -> Iterator[str]:
+    for table in tables:
+        if table in graph.tables:
+            for name in graph.made_with(table):
+                yield from (name, f"{name}_quarantine")
 
 
 class _Track:

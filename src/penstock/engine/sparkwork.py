@@ -3,7 +3,6 @@ own, so that temporary views of jobs that run side by side never meet."""
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.realise import FILE, hidden_of
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
+from penstock.engine.leftovers import job_folders, remove_written
 from penstock.engine.links import Links
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
@@ -85,13 +85,13 @@ class SparkWork:
             self._links.clear()
 
     @contextmanager
-    def together(self, job: Job) -> Iterator[None]:
+    def together(self, job: Job, folder: str) -> Iterator[None]:
         self._shared = SharedReads(self.session, shared_sources(self.warehouse.graph, job))
         try:
             yield
         except BaseException:
             for each in job.each:
-                self._discard(each.table, self.warehouse.definitions[each.table], f"{job.id}-")
+                self._discard(each.table, self.warehouse.definitions[each.table], folder)
             raise
         finally:
             self._shared.release()
@@ -105,10 +105,9 @@ class SparkWork:
         else:
             keep = frozenset()
         for name in (*self.warehouse.graph.made_with(table), *names):
-            root = Path(self.catalogue.folder(name))
-            for left in root.glob(f"{folder}*"):
+            for left in job_folders(Path(self.catalogue.folder(name)), folder):
                 if left not in keep:
-                    shutil.rmtree(left, ignore_errors=True)
+                    remove_written(left)
 
     def _stage(
         self, frame: DataFrame, definition: Definition, folder: str, input_bytes: int, hidden: Sequence[str] = ()

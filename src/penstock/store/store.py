@@ -136,6 +136,13 @@ class Store:
         for number, body in conn.execution_options(yield_per=2000).execute(query):
             yield number, decode(body)
 
+    def bodies(self, conn: Connection, kinds: Iterable[str], after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Events of some kinds as plain values, oldest first: for those who only want a few of their fields."""
+        own = tables.event.c
+        wanted = select(own.number, own.kind, own.body).where(own.number > after, own.kind.in_(list(kinds)))
+        for number, kind, body in conn.execution_options(yield_per=2000).execute(wanted.order_by(own.number)):
+            yield number, kind, json.loads(body)
+
     def last_number(self, conn: Connection) -> int:
         return int(conn.execute(select(func.coalesce(func.max(tables.event.c.number), 0))).scalar_one())
 

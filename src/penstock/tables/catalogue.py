@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema
-from penstock.tables import ddl, reading, retention, sweep
+from penstock.tables import ddl, presence, reading, retention, sweep
 from penstock.tables.footer import DataFile
 from penstock.tables.head import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
@@ -48,11 +48,6 @@ class Catalogue:
                 f"the catalogue has DuckLake version {kept.get('version')}, expected {VERSION}. "
                 "Migrate it with DuckDB's ducklake extension, or use a new database."
             )
-        elif kept.get("data_path") != self.data_path:
-            raise PenstockError(
-                f"the catalogue says its files are in {kept.get('data_path')}, the project says {self.data_path}. "
-                "Correct the project's data folder, or move the files and update data_path in ducklake_metadata."
-            )
         if kept and kept.get("data_inlining_row_limit") is None:
             conn.execute(insert(ddl.settings), {"key": "data_inlining_row_limit", "value": "0"})
         if conn.execute(select(ddl.own_head.c.id)).first() is None:
@@ -84,6 +79,45 @@ class Catalogue:
             {"schema_id": 0, "schema_uuid": str(uuid.uuid4()), "begin_snapshot": 0, "schema_name": "main",
              "path": "main/", "path_is_relative": True},
         )  # fmt: skip
+
+    # Where the files are
+
+    def recorded_path(self, conn: Connection) -> str:
+        """Where the catalogue says that its files are; readers such as DuckDB go by that."""
+        here = (ddl.settings.c.key == "data_path") & ddl.settings.c.scope.is_(None)
+        return str(conn.execute(select(ddl.settings.c.value).where(here)).scalar() or self.data_path)
+
+    def relocate(self, conn: Connection, before: str) -> None:
+        """The files that were in `before` are in our data folder now."""
+        lock(conn)
+        presence.relocate(conn, before, self.data_path)
+
+    def has_files(self, conn: Connection) -> bool:
+        return conn.execute(select(ddl.data_file.c.data_file_id).limit(1)).first() is not None
+
+    def stored_files(self, conn: Connection) -> Iterator[presence.Stored]:
+        """Every file of every kept snapshot, table by table."""
+        return presence.stored_files(conn, self.data_path)
+
+    def missing_files(self, conn: Connection, known: frozenset[int] = frozenset()) -> presence.Missing:
+        """Live files that are not there; bounded, see `presence`."""
+        return presence.missing(conn, self.data_path, known)
+
+    def listed_in(self, conn: Connection, table: str, folder: str) -> set[str]:
+        """The files in a folder of the table's that are part of some snapshot; absolute."""
+        path, home = ddl.data_file.c.path, self.folder(table)
+        ids = select(ddl.table.c.table_id).where(ddl.table.c.table_name == table)
+        begins = (f"{folder}/", f"{home}{folder}/")
+        inside = or_(*(func.substr(path, 1, len(each)) == each for each in begins))
+        listed = conn.execute(select(path).where(ddl.data_file.c.table_id.in_(ids), inside)).scalars()
+        return {each if retention.is_whole(each) else home + each for each in listed}
+
+    def still_live(self, conn: Connection, ids: Sequence[int]) -> set[int]:
+        return presence.still_live(conn, ids)
+
+    def files_there(self) -> Iterator[str]:
+        """Data files where tables are kept, whoever wrote them."""
+        return presence.data_files_there(self.data_path)
 
     def snapshot(self, conn: Connection) -> int:
         """The newest."""

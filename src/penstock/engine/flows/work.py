@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from shutil import rmtree
 from threading import Lock
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +22,7 @@ from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.realise import FILE, SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
+from penstock.engine.leftovers import remove_written
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
 from penstock.flows.activities import Overwrite, Versions
@@ -66,7 +66,7 @@ class Kept:
             return known[1]
         release(known[1])
         for folder in _folders(known[1]):
-            rmtree(folder, ignore_errors=True)
+            remove_written(folder)
         return {}
 
     def folders(self, table: str) -> frozenset[Path]:
