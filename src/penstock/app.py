@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,21 +34,27 @@ from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Warehouse as Declared
 from penstock.engine.answer import Answer
+from penstock.engine.backup import Backup, backup
 from penstock.engine.clock import Clock
-from penstock.engine.feeds import inferred_schemas
+from penstock.engine.feeds import FeedSchemas, inferred_schemas
 from penstock.engine.front import Front, FrontSettings
 from penstock.engine.identity import Identity
 from penstock.engine.pausing import Paused, pause, resume
 from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
+from penstock.engine.recompute import Recompute
 from penstock.engine.replica_query import query_replica
 from penstock.engine.replication import ReplicaStatus, replicators
 from penstock.engine.requesting import Asked, Plan, Requesting
+from penstock.engine.restore import Moved, Restored, copy_project
+from penstock.engine.restore import move as move_data
+from penstock.engine.restore import restore as put_back
 from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import start_spark
 from penstock.engine.texts import Texts
+from penstock.engine.verify import Progress, Verified, Verifier, silent
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.engine.waiting import waiting_rows
 from penstock.errors import PenstockError
@@ -81,6 +88,29 @@ def _inferred(declarations: Declarations) -> dict[str, Any]:
             return inferred_schemas(store, conn, [feed.name for feed in declarations.feeds])
     finally:
         store.close()
+
+
+def restore(
+    backup: str | Path,
+    folder: str | Path = ".",
+    *,
+    force: bool = False,
+    copy: bool = False,
+    clock: Clock | None = None,
+    progress: Progress = silent,
+) -> Restored:
+    """Put a backup into a project that has no data, or with `force` in the place of what it has. A folder without a project gets the backup's."""
+    copy_project(Path(backup).resolve(), Path(folder))
+    declarations = read_project(Path(folder))
+    now_us = (clock or Clock()).now_us
+    return put_back(declarations, Path(backup).resolve(), now_us, force=force, copy=copy, progress=progress)
+
+
+def move(
+    path: str | Path, folder: str | Path = ".", *, clock: Clock | None = None, progress: Progress = silent
+) -> Moved:
+    """Move the data files of a project to another folder."""
+    return move_data(read_project(Path(folder)), Path(path), (clock or Clock()).now_us, progress=progress)
 
 
 class Warehouse:
@@ -310,6 +340,29 @@ class Warehouse:
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
+
+    # Safety
+
+    def backup(self, folder: str | Path, *, copy: bool = False, progress: Progress = silent) -> Backup:
+        """Catalogue, state and data files as of now, into a folder; also while another process runs the project."""
+        declarations = self.declared.declarations
+        now_us = self.clock.now_us
+        return backup(declarations, self.store, self.catalogue, Path(folder), now_us, copy=copy, progress=progress)
+
+    def verify(self, *, deep: bool = False, repair: bool = False, progress: Progress = silent) -> Verified:
+        """Whether every file is there and is what the catalogue says; `deep`: and holds what its declaration gives. `repair`: have made
+        again what lost its files."""
+        verifier = Verifier(self.declared, self.store, self.catalogue, self.clock.now_us, progress)
+        found = verifier.run(self.state())
+        if repair:
+            found = verifier.repair(self.state(), found)
+        elif deep:
+            if any(problem.live for problem in found.problems):
+                return found  # what is not whole cannot be read
+            schemas = FeedSchemas(self.declared, self.store).fixed(self.spark)
+            again = Recompute(self.spark, self.declared, self.store, self.catalogue, schemas, self.clock.now_us)
+            found = replace(found, compared=tuple(again.run(self.state(), progress)))
+        return found
 
     # Feeds
 

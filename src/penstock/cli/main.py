@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import bounds, feeds, flow, inspect, project, query, replicas, requests, run, serve, simulate, whatif
+from penstock.cli import (
+    bounds,
+    feeds,
+    flow,
+    inspect,
+    project,
+    query,
+    replicas,
+    requests,
+    run,
+    safety,
+    serve,
+    simulate,
+    whatif,
+)
 
 app = typer.Typer(
     name="penstock",
@@ -16,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (project, run, requests, inspect, feeds, bounds, query, flow, simulate, whatif, replicas, serve):
+for module in (project, run, requests, inspect, feeds, bounds, query, flow, simulate, whatif, replicas, safety, serve):
     module.register(app)
 
 

@@ -143,3 +143,12 @@ def shown_value(value: Any) -> str:
         twice = value.utcoffset() != value.replace(fold=1 - value.fold).utcoffset()
         return str(value if twice else value.replace(tzinfo=None))
     return "" if value is None else str(value)
+
+
+def format_size(size_bytes: int) -> str:
+    shown, unit = float(size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if shown < 1024:
+            break
+        shown, unit = shown / 1024, larger
+    return f"{shown:,.0f} B" if unit == "B" else f"{shown:,.1f} {unit}"

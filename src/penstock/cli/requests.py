@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
+from penstock.cli.render import format_size
 from penstock.control.asked import RequestStatus
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -126,14 +127,14 @@ def plan(
                 Text(_where(work.ranges, zone).removeprefix(", "), style="dim"),
                 f"{work.jobs:,}",
                 f"{_seconds(work.expected_s)}{guess}",
-                _size(work.reads_bytes),
+                format_size(work.reads_bytes),
                 ", ".join(work.why),
             )
         out.print(shown)
         out.print(f"[bold]{found.summary}[/]")
         out.print(
             f"about {_seconds(found.total_s)} of work, at least {_seconds(found.shortest_s)} from start to end; "
-            f"reads {_size(found.reads_bytes)}"
+            f"reads {format_size(found.reads_bytes)}"
         )
         tell_zone(zone)
 
@@ -249,12 +250,3 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 def _seconds(seconds: float) -> str:
     return format_duration(round(seconds * SECOND_US))
-
-
-def _size(size_bytes: int) -> str:
-    shown, unit = float(size_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if shown < 1024:
-            break
-        shown, unit = shown / 1024, larger
-    return f"{shown:,.0f} B" if unit == "B" else f"{shown:,.1f} {unit}"

@@ -19,7 +19,9 @@ def write_settings(folder: Path, section: str, settings: Mapping[str, str | int]
     for key, value in settings.items():
         text = _with(text, section, key, json.dumps(value, ensure_ascii=False))
     tomllib.loads(text)  # rather an error than a file that cannot be read any more
-    path.write_text(text)
+    part = path.with_name(f".{path.name}.part")  # rather the old file than half of the new one
+    part.write_text(text)
+    part.replace(path)
     return path
 
 

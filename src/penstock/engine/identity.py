@@ -222,7 +222,7 @@ class Identity:
                 unsettled = replace(unsettled, identity=str(uuid.uuid4()))
             claim = unsettled
         elif mark.catalogue != self.place:
-            if _keeps(mark.catalogue, mark.identity):
+            if keeps(mark.catalogue, mark.identity):
                 raise self._copied_catalogue(mark)
             claim = unsettled
         elif not _same_place(recorded, self.folder):
@@ -309,7 +309,7 @@ def _same_place(one: str, other: Path) -> bool:
     return False
 
 
-def _keeps(place: str, identity: str) -> bool:
+def keeps(place: str, identity: str) -> bool:
     """Whether there is a catalogue of that identity at that place. Of other machines' we cannot know."""
     path = place.removeprefix("sqlite:///")
     if path == place or not Path(path).is_file():

@@ -13,13 +13,14 @@ from hashlib import sha256
 from uuid import uuid4
 
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.identity import read_claim
 from penstock.engine.versions import QueryError, consistent_versions
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US
 from penstock.requests.replicas import next_copy, to_drop
 from penstock.store.store import Store
 from penstock.tables import Catalogue, DataFile, Expired
-from penstock.tables.replica import Manifest, Replica, ReplicaFile
+from penstock.tables.replica import Manifest, Replica, ReplicaError, ReplicaFile
 
 # Between two looks for new versions, if there was nothing to copy.
 PAUSE_S = 1.0
@@ -58,6 +59,7 @@ class Replicator:
         self.replica = Replica(name, warehouse.declarations.replica_path(name))
         self.tables = list(config.tables) or list(warehouse.definitions)
         self.most = config.keep_versions
+        self._project = warehouse.declarations.config.name
         self.store, self.catalogue, self.now_us = store, catalogue, now_us
         self._stopped = stopped
 
@@ -67,14 +69,48 @@ class Replicator:
         count = 0
         while not self._stopped() and self.step():
             count += 1
+        if not self._stopped():
+            kept, _ = self._kept()
+            self.replica.tidy(lambda table, snapshot: snapshot not in kept.get(table, ()))
         return count
 
     def check(self) -> None:
-        """Forget versions at the replica that lost files, so that they are copied again."""
-        for table, snapshots in self.replica.versions().items():
-            lost = [s for s in snapshots if not self.replica.whole(self.replica.manifest(table, s))]
+        """Forget versions at the replica that lost files, or that the catalogue has under the same number with other content since it was put
+        back from a backup: they are copied again. Refuse the replica of another warehouse."""
+        found = {
+            table: [self.replica.manifest(table, s) for s in all_] for table, all_ in self.replica.versions().items()
+        }
+        with self.store.read() as conn:
+            claim = read_claim(self.store, conn)
+            ours = {
+                (table, row.snapshot): row.at_us
+                for table in found
+                for row in self.store.versions(conn, table, limit=max(1000, self.most))
+            }
+        every = [manifest for manifests in found.values() for manifest in manifests]
+        if claim is not None:
+            same = any(ours.get((one.table, one.snapshot)) == one.at_us for one in every)
+            self._take(claim.identity, not every or same)
+        for table, manifests in found.items():
+            lost = [
+                one.snapshot
+                for one in manifests
+                if ours.get((table, one.snapshot), one.at_us) != one.at_us or not self.replica.whole(one)
+            ]
             if lost:
                 self.replica.drop(table, lost)
+
+    def _take(self, identity: str, free: bool) -> None:
+        """Make the replica ours, if it is or may be."""
+        owner = self.replica.owner()
+        if owner is None and free:
+            self.replica.take(identity, self._project)
+        elif owner is None or owner[0] != identity:
+            whose = f"project `{owner[1]}`" if owner is not None else "another warehouse"
+            raise ReplicaError(
+                f"the replica {self.replica.name} in {self.replica.path} is of {whose}, so nothing is copied there.\n"
+                f"Name another path in [replicas.{self.replica.name}], or delete that folder."
+            )
 
     def step(self) -> bool:
         """Copy one version; False if there is none to copy."""
@@ -148,6 +184,7 @@ class Replicator:
                 tuple(file for file, _ in named),
             )
             sources = {file.path: source for file, source in named}
+            self.replica.begin(manifest)
             for file in self.replica.missing(manifest):
                 if self._stopped():
                     return False

@@ -17,6 +17,8 @@ def expire(warehouse: Warehouse, store: Store, catalogue: Catalogue, now_us: int
     paths: list[str] = []
     default = warehouse.declarations.config.storage
     with store.write() as conn:
+        if catalogue.is_held(conn, now_us):
+            return []  # a backup is being made
         for pin in pins:
             catalogue.pin(conn, pin, _HOLDER, now_us + HOUR_US)
         for name, definition in warehouse.definitions.items():

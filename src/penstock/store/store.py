@@ -272,6 +272,11 @@ class Store:
         within = self._loaded(table).where(own.min_us < high_us, own.max_us >= low_us)
         return list(conn.execute(within.order_by(tables.file.c.arrived_us)))
 
+    def loaded_files(self, conn: Connection, table: str) -> list[Any]:
+        """All files of which a table holds the newest content, in the order in which they came."""
+        own = tables.file.c
+        return list(conn.execute(self._loaded(table).order_by(own.arrived_us, own.mtime_ns, own.uri)))
+
     def last_loaded(self, conn: Connection, table: str) -> list[Any]:
         """The file in a table that came last; none if there is none."""
         own = tables.file.c

@@ -22,6 +22,8 @@ from penstock.tables.publish import Publication
 from penstock.tables.values import Change, Interval, Note
 
 VERSION = "1.0"
+# In the place of a snapshot: all of them.
+_EVERYTHING = -1
 
 
 class Catalogue:
@@ -223,6 +225,23 @@ class Catalogue:
         """Give back one pin of the holder, or all."""
         mine = delete(ddl.pin).where(ddl.pin.c.holder == holder)
         conn.execute(mine if snapshot is None else mine.where(ddl.pin.c.snapshot_id == snapshot))
+
+    def hold(self, conn: Connection, holder: str, until_us: int) -> None:
+        """A lease on everything: nothing is forgotten until then. `unpin` gives it back."""
+        self.pin(conn, _EVERYTHING, holder, until_us)
+
+    def is_held(self, conn: Connection, now_us: int) -> bool:
+        return _EVERYTHING in retention.pinned(conn, now_us)
+
+    def give_up(self, conn: Connection, table: str, upto: int, now_us: int) -> list[str]:
+        """Forget what the table had only before that snapshot; returns the files to delete, as `expire` does."""
+        with conflicts():
+            lock(conn)
+            row = reading.table_at(conn, table, self.snapshot(conn))
+            if row is None:
+                return []
+            pins = [pin for pin in retention.pinned(conn, now_us) if pin != _EVERYTHING]
+            return retention.expire_table(conn, row.table_id, upto, pins, self.data_path, now_us)
 
     def expire(
         self, conn: Connection, table: str, keep: int | None, older_than_us: int | None, now_us: int

@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, func, insert, literal, select, update
 
 from penstock.tables import ddl
+from penstock.tables.columns import Node, leaves
 from penstock.tables.retention import is_whole
 
 _file, _own = ddl.data_file, ddl.own_file
@@ -131,3 +132,32 @@ def relocate(conn: Connection, before: str, now: str) -> None:
         inside = func.substr(path, 1, len(before)) == before
         moved = literal(now).concat(func.substr(path, len(before) + 1))
         conn.execute(update(table).where(inside).values(path=moved))
+
+
+def statistics(conn: Connection, ids: Sequence[int]) -> dict[int, dict[int, tuple[int | None, str | None, str | None]]]:
+    """What the catalogue says of the columns of files: nulls, least and greatest value, by file and column."""
+    own = ddl.file_column_stats.c
+    found: dict[int, dict[int, tuple[int | None, str | None, str | None]]] = {}
+    for start in range(0, len(ids), 500):
+        wanted = select(own.data_file_id, own.column_id, own.null_count, own.min_value, own.max_value)
+        for row in conn.execute(wanted.where(own.data_file_id.in_(ids[start : start + 500]))):
+            found.setdefault(row[0], {})[row[1]] = (row[2], row[3], row[4])
+    return found
+
+
+def column_names(conn: Connection, table: str) -> dict[int, str]:
+    """The leaf columns of a table, by number, as footers name them."""
+    own = ddl.column.c
+    ids = select(ddl.table.c.table_id).where(ddl.table.c.table_name == table)
+    rows = conn.execute(
+        select(
+            own.table_id, own.column_id, own.column_order, own.column_name, own.column_type, own.nulls_allowed, own.parent_column
+        )
+        .where(own.table_id.in_(ids))
+        .order_by(own.table_id, own.begin_snapshot)
+    )  # fmt: skip
+    by_table: dict[int, dict[int, Node]] = {}
+    for row in rows:
+        by_table.setdefault(row[0], {})[row[1]] = Node(row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+    newest = by_table[max(by_table)] if by_table else {}
+    return {node.id: name for name, node in leaves(list(newest.values()))}
