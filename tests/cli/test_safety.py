@@ -47,7 +47,7 @@ FILES = {
 
         @ps.flow(partition="day", time="ts")
         def large(c):
-            return c.where("v > 1").into("large")
+            c.filter("v > 1").into("large")
     """,
     "names/1.csv": "k,name\na,Anna\nb,Ben\n",
     "landing/1.csv": "k,ts,v\na,2024-01-01T10:00:00Z,1.1\nb,2024-01-02T10:00:00Z,2.7\na,2024-01-02T11:00:00Z,0.3\n",
