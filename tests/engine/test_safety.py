@@ -12,6 +12,8 @@ import pytest
 
 from penstock.engine import restore as restoring
 from penstock.engine.backup import Backup, BackupError, backup, read_backup
+from penstock.engine.identity import Identity
+from penstock.engine.leftovers import remove_if_empty
 from penstock.engine.presence import FilesMissing
 from penstock.engine.reading import restored_state
 from penstock.engine.restore import RestoreError, copy_project, move, restore
@@ -20,7 +22,7 @@ from penstock.store.lock import AlreadyRunning
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from tests.engine.crashing import DELIVERIES, Crash, Site, _declared, check, make_site
-from tests.engine.test_identity import another, everything, refused, settings, start
+from tests.engine.test_identity import another, everything, older_database, refused, settings, start
 from tests.tables.conftest import postgres  # noqa: F401
 
 _count = 0
@@ -266,6 +268,33 @@ def test_verify_finds_what_is_wrong_and_mends_what_can_be(site: Site) -> None:
         path.unlink()
     site.work(DELIVERIES[2:])
     assert verified(site).ok
+    check(site)
+
+
+def test_an_older_database_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was deleted since is noticed and made again; what was written since is left alone."""
+    site = make_site(tmp_path, monkeypatch)
+    site.work(DELIVERIES[:1])
+    older_database(site)
+    before = everything(site.folder / "warehouse")
+    with opened(site) as (store, catalogue):
+        Identity("crashing", store, catalogue).check(accept=True)
+    with pytest.raises(FilesMissing):
+        start(site)
+    found = verified(site, repair=True)
+    assert found.repairs and not found.lost
+    site.work([])
+    site.work(DELIVERIES[2:])
+    assert verified(site).ok
+    left = everything(site.folder / "warehouse")
+    with opened(site) as (store, catalogue), store.read() as conn:
+        unknown = [Path(path) for path in catalogue.unknown_files(conn)]
+    assert unknown and {str(path.relative_to(catalogue.data_path)) for path in unknown} <= before.keys() & left.keys()
+    for path in unknown:
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+        path.unlink()
+        for folder in path.parents:
+            remove_if_empty(folder, Path(catalogue.data_path))
     check(site)
 
 

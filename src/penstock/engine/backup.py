@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy.exc import DBAPIError
 
 from penstock.declare.config import FILE_NAME
 from penstock.declare.project import Declarations
@@ -37,6 +39,7 @@ FORMAT = 1
 # Says that a backup was begun here, and of what.
 _BEGUN = ".backup.part"
 _TABLES = (*state_tables.metadata.sorted_tables, *ddl.metadata.sorted_tables)
+_DATABASE = re.compile(r"store-[0-9a-f]{8}\.db")
 _BATCH = 1000
 
 
@@ -93,7 +96,7 @@ def backup(
     before = _place_for(folder, claim.identity, Path(catalogue.data_path), declarations.folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _BEGUN).write_text(claim.identity)
-    older = sorted(folder.glob("store-*.db"))
+    older = sorted(path for path in folder.iterdir() if _DATABASE.fullmatch(path.name))
     name = f"store-{uuid4().hex[:8]}.db"
     with held(store, catalogue, now_us) as renew:
         at_us = now_us()
@@ -123,7 +126,7 @@ def backup(
     _sync_folders(folder / "data", inside)
     write_whole(folder / MANIFEST, json.dumps(asdict(made), indent=1))
     if before is not None or older:
-        _prune(folder, older, set(inside))
+        _prune(folder, older, set(inside), claim.identity)
     (folder / _BEGUN).unlink(missing_ok=True)
     return made
 
@@ -149,18 +152,20 @@ def _is_inside(file: Stored, catalogue: Catalogue) -> bool:
     return file.path.startswith(catalogue.data_path) and ".." not in Path(file.path).parts
 
 
-def _prune(folder: Path, older: list[Path], wanted: set[str]) -> None:
+def _prune(folder: Path, older: list[Path], wanted: set[str], identity: str) -> None:
     """Files that only earlier backups in the folder listed."""
     for database in older:
-        with suppress(PenstockError, sqlite3.Error), _opened(database) as known, known.read() as conn:
-            catalogue = Catalogue("/")
-            root = catalogue.recorded_path(conn)
+        with suppress(PenstockError, DBAPIError), _opened(database) as known, known.read() as conn:
+            claim = read_claim(known, conn)
+            if claim is None or claim.identity != identity:
+                continue
+            root = Catalogue("/").recorded_path(conn)
             for file in Catalogue(root).stored_files(conn):
                 path = file.path.removeprefix(root)
                 if path not in wanted and _is_inside(file, Catalogue(root)):
                     (folder / "data" / path).unlink(missing_ok=True)
-        for left in folder.glob(f"{database.name}*"):
-            left.unlink(missing_ok=True)
+        for ending in ("", "-wal", "-shm"):
+            database.with_name(database.name + ending).unlink(missing_ok=True)
 
 
 def _copy_declarations(declarations: Declarations, folder: Path) -> None:

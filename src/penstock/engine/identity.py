@@ -22,6 +22,7 @@ from time import sleep
 from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 
+from penstock.engine.leftovers import leave_all
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -125,6 +126,9 @@ class Identity:
     def check(self, accept: bool = False) -> None:
         """Raise `NotOurs` unless catalogue and folder belong together. `accept`: also where one is older than the other or the folder's part is lost."""
         claim = self._agreed(accept)
+        if accept:
+            # What lies in folders of unfinished jobs may have been published as a newer database knew: it is left alone.
+            leave_all(self.store)
         if not claim.settled:
             self._settle(claim)
 

@@ -100,6 +100,13 @@ def swept(store: Store, upto: int) -> None:
         store.set_fact(conn, _SWEPT, f"{known.split()[1] if known else 0} {upto}")
 
 
+def leave_all(store: Store) -> None:
+    """Nothing of what ran until now is swept."""
+    with store.write() as conn:
+        last = store.last_number(conn)
+        store.set_fact(conn, _SWEPT, f"{last} {last}")
+
+
 def sweep(store: Store, catalogue: Catalogue, job: Unpublished, also: Iterable[str]) -> None:
     """Remove what a job wrote that nothing published, in the folders of its tables and of those that are made with them."""
     for table in dict.fromkeys((*job.tables, *also)):

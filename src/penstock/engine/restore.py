@@ -32,7 +32,7 @@ from penstock.engine.identity import (
     read_mark,
     write_mark,
 )
-from penstock.engine.leftovers import delete_files, swept, written_by_a_job
+from penstock.engine.leftovers import delete_files, leave_all, written_by_a_job
 from penstock.engine.presence import note_missed
 from penstock.engine.verify import Progress, silent
 from penstock.errors import PenstockError
@@ -147,11 +147,9 @@ def _prepare(
         was = mark.identity if mark is not None else None
         put_claim(copied, conn, Claim(identity, None, False, was, restored=True))
         note_missed(copied, conn, ())
-        last = copied.last_number(conn)
         files = [file for file in catalogue.stored_files(conn) if file.path.startswith(catalogue.data_path)]
     # What lies in folders of jobs that ran at the time may have been published since: it is left alone.
-    swept(copied, last)
-    swept(copied, last)
+    leave_all(copied)
     return files
 
 
