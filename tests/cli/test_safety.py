@@ -91,7 +91,8 @@ def test_a_warehouse_is_verified_backed_up_moved_and_restored(
         conn.execute("UPDATE ducklake_data_file SET file_size_bytes = ? WHERE file_size_bytes = ?", sizes)
         conn.execute("DELETE FROM ducklake_file_column_stats")
     shown = penstock("verify", "--deep", *at)
-    assert shown.exit_code == 1 and "1 rows too many, 1 lacking" in shown.stdout.replace("\n", " ")
+    (line,) = (line for line in shown.stdout.splitlines() if line.startswith("sums "))
+    assert shown.exit_code == 1 and "rows too many" in line, line
     assert penstock("restore", str(kept), *at).exit_code == 1
     assert penstock("restore", str(kept), "--force", *at).exit_code == 0
     report = as_json("verify", *at)
