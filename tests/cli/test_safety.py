@@ -76,9 +76,14 @@ def test_a_warehouse_is_verified_backed_up_moved_and_restored(
     assert isinstance(backed_up, dict) and backed_up["files"] > 4
 
     # Somebody changed a number in a table, and made the catalogue believe it.
-    file = next((folder / "warehouse" / "main" / "sums").rglob("*.parquet"))
-    changed = pq.read_table(file)
-    before = file.stat().st_size
+    database = folder / ".penstock" / "penstock.db"
+    with closing(sqlite3.connect(database)) as conn:
+        (path,) = conn.execute(
+            "SELECT f.path FROM ducklake_data_file f JOIN ducklake_table t USING (table_id) "
+            "WHERE t.table_name = 'sums' AND f.end_snapshot IS NULL LIMIT 1"
+        ).fetchone()
+    file = folder / "warehouse" / "main" / "sums" / path
+    changed = pq.read_table(file, partitioning=None)
     values = [value + 1 for value in changed.column("v").to_pylist()]
     changed = changed.set_column(changed.schema.get_field_index("v"), "v", pa.array(values))
     file.unlink()  # else the backup, which is linked, would change, too
@@ -86,9 +91,9 @@ def test_a_warehouse_is_verified_backed_up_moved_and_restored(
     pq.write_table(changed, file)
     shown = penstock("verify", *at)
     assert shown.exit_code == 1 and "bytes instead of" in shown.stdout and "--repair" in shown.stdout
-    with closing(sqlite3.connect(folder / ".penstock" / "penstock.db")) as conn, conn:
-        sizes = (file.stat().st_size, before)
-        conn.execute("UPDATE ducklake_data_file SET file_size_bytes = ? WHERE file_size_bytes = ?", sizes)
+    with closing(sqlite3.connect(database)) as conn, conn:
+        now = (file.stat().st_size, path)
+        conn.execute("UPDATE ducklake_data_file SET file_size_bytes = ? WHERE path = ?", now)
         conn.execute("DELETE FROM ducklake_file_column_stats")
     shown = penstock("verify", "--deep", *at)
     (line,) = (line for line in shown.stdout.splitlines() if line.startswith("sums "))
