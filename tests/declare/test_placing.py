@@ -35,6 +35,8 @@ def view(select: str, partition: str = "hour", sources: str = "") -> dict[str, s
         ("WITH s(x) AS (SELECT ts FROM stats) SELECT * FROM s AS s(t)", "hour", (0, 1), True),
         ("SELECT CASE WHEN bytes > 1 THEN ts ELSE date_trunc('minute', ts) END AS t FROM stats", "hour", (0, 1), True),
         ("SELECT coalesce(NULL, ts) AS t FROM stats", "hour", (0, 1), True),
+        ("SELECT timestamp_seconds(900 * floor(unix_seconds(ts) / 900)) AS t FROM stats", "hour", (0, 1), True),
+        ("SELECT timestamp_seconds(cast(floor(unix_timestamp(ts) / 300) * 300 AS bigint)) AS t FROM stats", "hour", (0, 1), True),
         # later: rows come from earlier partitions, too
         ("SELECT ts + INTERVAL 5 MINUTES AS t FROM stats", "hour", (-1, 1), False),
         ("SELECT INTERVAL '90' MINUTE + ts AS t FROM stats", "hour", (-2, 1), False),
@@ -79,6 +81,7 @@ STRUCTS = "router string, ts timestamp, bytes bigint, sent timestamp, at struct<
         ("SELECT coalesce(sent, ts) AS t FROM stats", "`sent` is not the time of `stats` (that is `ts`)"),
         ("SELECT at.ts AS t FROM stats", "what at.ts is for rows of a given time is not known"),
         ("SELECT ts + make_interval(0, 0, 0, 0, 1) AS t FROM stats", "what ts + MAKE_INTERVAL(0, 0, 0, 0, 1) is for rows of a given time is not known"),
+        ("SELECT timestamp_seconds(unix_seconds(ts) div 900 * 900) AS t FROM stats", "what TIMESTAMP_SECONDS(UNIX_SECONDS(ts) DIV 900 * 900) is for rows of a given time is not known"),
         ("SELECT timestamp'2024-01-01' AS t FROM stats", "what CAST('2024-01-01' AS TIMESTAMP) is for rows of a given time is not known"),
     ],
 )  # fmt: skip
@@ -128,7 +131,7 @@ def test_moved_by_partitions() -> None:
 def test_what_can_hardly_be_meant(check: Check) -> None:
     near = "SELECT a.ts AS t, count(*) AS n FROM stats a JOIN stats b ON b.ts BETWEEN a.ts - INTERVAL 1 HOUR AND a.ts GROUP BY a.ts"
     ranges = (
-        "table `a` joins rows by a range of time, but a hour reads the same hour only, so that none are found across its ends; "
+        "table `a` joins rows by a range of time, but reads one hour at a time, so that none are found across its ends; "
         'say how far it looks: sources.stats = "PARTITION - 1 .. PARTITION"'
     )
     assert check(view(near)) == [f"tables/a.sql:3: warning: {ranges}"]

@@ -222,10 +222,11 @@ class Definer:
             hint = "use a column of its source, or :partition_start"
             self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
         same = {s.table for s in table.sources if s.window == (SAME.low, SAME.high)} - set(declaration.config.sources)
-        times = {(name, (done[name].time or "").lower()) for name in same if name in done}
+        moments = [name for name in same if name in done and (done[name].table.is_base or done[name].table.exact_time)]
+        times = {(name, (done[name].time or "").lower()) for name in moments}
         for one, other in time_ranges(view.query) if table.grain is not WHOLE else ():
             if {(one.table, one.column), (other.table, other.column)} <= times:
-                message = f"table `{declaration.name}` joins rows by a range of time, but a {table.grain} reads the same {table.grain} only, so that none are found across its ends"
+                message = f"table `{declaration.name}` joins rows by a range of time, but reads one {table.grain} at a time, so that none are found across its ends"
                 hint = f'say how far it looks: sources.{other.table} = "PARTITION - 1 .. PARTITION"'
                 self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
                 return

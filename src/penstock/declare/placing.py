@@ -6,10 +6,10 @@ relation is widened where the time is moved by a constant, and what cannot be kn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from penstock.declare.sql_times import Bounds, Chosen, Column, Local, Moved, Origin, Step, Unknown, Within
+from penstock.declare.sql_times import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
 from penstock.model.relations import Window
 from penstock.model.tables import Source
@@ -131,6 +131,10 @@ def by_partitions(steps: Iterable[Step], grain: Grain, zone: str) -> tuple[int, 
     for step in steps:
         if isinstance(step, Within) and keeps(step.unit, grain, zone):
             continue
+        if isinstance(step, Rounded):
+            steady = Fixed("", step.micros)
+            if nested(steady, grain) or (isinstance(grain, Fixed) and replace(grain, name="") == steady):
+                continue
         least, most = _micros(step, zone)
         low += least // longest if least >= 0 else -_up(-least, shortest)
         high += _up(most, shortest) if most >= 0 else -((-most) // longest)
@@ -170,6 +174,8 @@ def _micros(step: Step, zone: str) -> tuple[int, int]:
     match step:
         case Local():
             return (0, 0) if zone == "UTC" else (-slack, slack)
+        case Rounded():
+            return -step.micros, 0
         case Within():
             length = _LENGTHS.get(step.unit, 10**6) + (slack if step.unit not in ("second", "minute") else 0)
             return (-length, 0) if step.back else (0, length)

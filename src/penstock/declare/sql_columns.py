@@ -318,7 +318,7 @@ class _Resolver:
                 return Bound(None, aliases[parts[0].lower()], tuple(parts[1:]))
             if any(r.opaque for r in level):
                 opaque = [r for r in level if r.opaque]
-                single = opaque[0] if len(level) == 1 else Relation("?", None)
+                single = opaque[0] if len(opaque) == 1 else Relation("?", None)
                 return Bound(single, Output(parts[0], None, trusted(single, parts[0])), tuple(parts[1:]))
         names = [o.name for r in scope for o in r.outputs or () if o.name]
         found_name = ".".join(parts)

@@ -28,6 +28,13 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounded:
+    """Rounded down to a multiple of so many microseconds since 1970."""
+
+    micros: int
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Moved by a constant, or by something between two; days and months are those of the calendar."""
 
@@ -41,7 +48,7 @@ class Local:
     """As a time without zone: where a clock is set back, two moments become one."""
 
 
-Step = Within | Moved | Local
+Step = Within | Rounded | Moved | Local
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +224,34 @@ def _chosen(block: Block, node: exp.Expr, keys: list[exp.Expr], text: str) -> Or
 # Steps
 
 
+_SINCE_1970 = {"timestamp_seconds": 10**6, "timestamp_millis": 1000, "timestamp_micros": 1}
+
+
+def _rounded(number: exp.Expr) -> tuple[exp.Expr | None, int]:
+    """The time in `floor(unix_seconds(ts) / 300) * 300`, and how many seconds that is rounded to. (`div` and `%` round to the
+    other side before 1970.)"""
+    while isinstance(number, exp.Paren | exp.Cast):
+        number = number.this
+    if not isinstance(number, exp.Mul):
+        return None, 0
+    for count, floor in ((number.this, number.expression), (number.expression, number.this)):
+        while isinstance(floor, exp.Paren | exp.Cast):
+            floor = floor.this
+        width = _count(count)
+        inner = floor.this if isinstance(floor, exp.Floor) and not floor.args.get("decimals") else None
+        if width and width > 0 and isinstance(inner, exp.Div) and _count(inner.expression) == width:
+            return inner.this, width
+    return None, 0
+
+
 def _moved(node: exp.Expr) -> tuple[exp.Expr | None, tuple[Step, ...]]:
     """What an expression is made of, and how it moves that; None if it is no such expression."""
     match node:
+        case exp.Anonymous() if str(node.this).lower() in _SINCE_1970 and len(node.expressions) == 1:
+            inner, width = _rounded(node.expressions[0])
+            scale = _SINCE_1970[str(node.this).lower()]
+            kinds = {10**6: (exp.UnixSeconds, exp.StrToUnix), 1000: (exp.UnixMillis,), 1: (exp.UnixMicros,)}[scale]
+            return (inner.this, (Rounded(width * scale),)) if isinstance(inner, kinds) else (None, ())
         case exp.TimestampTrunc():
             unit = _UNITS.get(_unit(node))
             return (node.this, (Within(unit),)) if unit else (None, ())
