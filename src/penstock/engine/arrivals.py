@@ -1,7 +1,8 @@
 """Sees delivered files and turns them into events, each file once.
 
 A file is known by its name and checksum. One that comes again unchanged is nothing new, one that was loaded and has
-other content now is a correction. A file that may still be written to (it changed a moment ago) is left for later.
+other content now is a correction. A file that may still be written to (it changed a moment ago) is left for later. One that
+cannot be read, or that was gone when it was to be loaded, is told and looked at again until it can be.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,6 +32,9 @@ from penstock.store.store import Store
 _UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
 _AT_ONCE = 500
 EMPTY = "the file is empty"
+# Seen, but gone, changed or not to be opened when it was wanted. Nothing is wrong with it, as far as is known.
+UNREAD = "unread"
+_OUTPUT = re.compile(r"\.(csv|json|parquet)$", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class _Look:
     # Why it must be set aside.
     reason: str | None
     promise: PunctuationArrived | None
+    # Nothing is known of its content, as it could not be opened.
+    unread: bool = False
 
 
 class Arrivals:
@@ -66,6 +73,8 @@ class Arrivals:
         self._schema_of = schema_of
         self._now_us = now_us
         self._seen: dict[str, dict[str, Seen]] = {feed.name: {} for feed in feeds}
+        # Files that changed a moment ago, and since when they are as they are.
+        self._fresh: dict[str, dict[str, tuple[Seen, int]]] = {feed.name: {} for feed in feeds}
         self.unsettled = False
 
     def scan(self) -> int:
@@ -81,18 +90,27 @@ class Arrivals:
     def path_of(self, uri: str) -> Path:
         return self._folder / uri
 
+    def look_again(self, feed: str, uri: str) -> None:
+        """A file could not be loaded; it may be there again before anyone saw that it was gone."""
+        self._seen.get(feed, {}).pop(str(self._folder / uri), None)
+
     def _listed(self, pattern: str) -> list[tuple[int, str, os.stat_result]]:
         """Files that match, oldest first."""
         found = []
+        loops: dict[str, bool] = {}
         for path in glob.iglob(str(Path(glob.escape(str(self._folder)), pattern)), recursive=True):
-            name = path.rsplit("/", 1)[-1]
+            place, name = os.path.split(path)
             if _UNFINISHED.search(name):
                 continue
             try:
-                stat = os.stat(path)
-            except FileNotFoundError:
+                status = os.stat(path)
+            except OSError:
+                continue  # gone, or a link that leads nowhere
+            if not stat.S_ISREG(status.st_mode) and not (stat.S_ISDIR(status.st_mode) and _OUTPUT.search(name)):
                 continue
-            found.append((stat.st_mtime_ns, path, stat))
+            if "**" in pattern and loops.setdefault(place, _in_a_loop(place)):
+                continue
+            found.append((status.st_mtime_ns, path, status))
         return sorted(found, key=lambda entry: entry[:2])
 
     def _uri(self, path: str) -> str:
@@ -110,15 +128,23 @@ class Arrivals:
         marked = {path for _, path, _ in promises}
         if promises:
             listed = sorted([*(e for e in listed if e[1] not in marked), *promises], key=lambda entry: entry[:2])
-        wall_ns = time.time_ns()
-        for mtime_ns, path, stat in listed:
-            known = seen.get(path)
-            if known is not None and known.size == stat.st_size and known.mtime_ns == mtime_ns:
+        wall_ns, now_ns = time.time_ns(), time.monotonic_ns()
+        waited, waits = self._fresh[feed.name], {}
+        for mtime_ns, path, status in listed:
+            found = Seen(status.st_size, mtime_ns)
+            if seen.get(path) == found:
                 continue
             if wall_ns - mtime_ns < settle_ns:
-                self.unsettled = True
-                continue
-            fresh.append((path, Seen(stat.st_size, mtime_ns)))
+                # Its time may be wrong, or ahead of our clock: then it counts for how long it is as it is.
+                before, since_ns = waited.get(path, (found, now_ns))
+                waits[path] = (found, since_ns if before == found else now_ns)
+                if now_ns - waits[path][1] < settle_ns:
+                    self.unsettled = True
+                    continue
+            fresh.append((path, found))
+        self._fresh[feed.name] = waits
+        # One that is gone is new when it comes again.
+        self._seen[feed.name] = {path: seen[path] for _, path, _ in listed if path in seen}
         made = 0
         for start in range(0, len(fresh), _AT_ONCE):
             made += self._log(feed, fresh[start : start + _AT_ONCE], marked)
@@ -137,6 +163,13 @@ class Arrivals:
                     looks.append(self._look(feed, schema, path, found, path in markers))
                 except FileNotFoundError:
                     continue
+                except OSError as error:
+                    # Not remembered as seen: it is tried again at the next look.
+                    reason = f"cannot be read: {error.strerror or error}; it is tried again"
+                    if isinstance(error, IsADirectoryError):
+                        reason = f"is a folder, expected a file; for the files in it write {feed.config.path}/*"
+                    looks += self._not_read(path, found, rows.get(uri), reason)
+                    continue
             self._seen[feed.name][path] = found
         events: list[Event] = []
         if looks:
@@ -147,6 +180,12 @@ class Arrivals:
                     events += self._record(conn, feed, look, rows.get(look.file.uri))
                 self._store.append(conn, events)
         return len(events)
+
+    def _not_read(self, path: str, found: Seen, row: Any, reason: str) -> list[_Look]:
+        if row is not None and row.status == UNREAD and row.reason == reason:
+            return []  # told already
+        checksum = row.checksum if row is not None else ""
+        return [_Look(FeedFile(self._uri(path), checksum, found.size, self._now_us()), 0, reason, None, unread=True)]
 
     def _look(self, feed: FeedDeclaration, schema: Schema | None, path: str, found: Seen, marker: bool) -> _Look:
         now_us = self._now_us()
@@ -168,7 +207,11 @@ class Arrivals:
         # It has arrived now that it is known, and while nobody else writes: the log is in the order of its times.
         now_us = self._now_us()
         file = replace(look.file, arrived_us=now_us)
-        if row is not None and row.checksum == file.checksum:
+        if look.unread:
+            assert look.reason is not None
+            self._store.put_file(conn, feed.name, file, 0, UNREAD, look.reason)
+            return [FileQuarantined(now_us, feed.name, file, look.reason)]
+        if row is not None and row.checksum == file.checksum and row.status != UNREAD:
             # Touched, not changed: keep what is known of it.
             self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)
             return []
@@ -192,3 +235,11 @@ class Arrivals:
             return PunctuationArrived(now_us, feed.name, parse_instant(text, zone_of(feed.zone)))
         except ValueError as error:
             raise Malformed(f"a marker file must hold one time: {error}") from None
+
+
+def _in_a_loop(place: str) -> bool:
+    """Whether a folder is reached through a link to a folder above it: then its files have shorter names, too."""
+    folder = Path(place)
+    return any(
+        each.is_symlink() and each.parent.resolve().is_relative_to(each.resolve()) for each in (folder, *folder.parents)
+    )

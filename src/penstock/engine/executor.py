@@ -27,6 +27,7 @@ from penstock.control.events import (
     UpdateStopped,
 )
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.arrivals import UNREAD
 from penstock.engine.leftovers import job_folder
 from penstock.engine.rows import time_range
 from penstock.errors import PenstockError
@@ -94,6 +95,7 @@ class Executor:
         owner: str,
         step: Step = lambda _name: None,
         speed: float = 1.0,
+        loaded: Callable[[Connection, str], None] = lambda _conn, _feed: None,
     ) -> None:
         self.warehouse = warehouse
         self.store = store
@@ -105,6 +107,8 @@ class Executor:
         self._step = step
         # How many seconds of the warehouse's clock pass in one of ours: what a job takes is compared with periods.
         self._speed = speed
+        # Called in the transaction that publishes rows of a feed.
+        self._loaded = loaded
         # A job that is to be given up, if it is not too late for that.
         self.stopping: str | None = None
 
@@ -179,6 +183,7 @@ class Executor:
                 if not self.warehouse.graph.flows[job.table] and not self.warehouse.definitions[job.table].restated:
                     span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
                 self.store.mark_loaded(conn, job.table, feed, job.files, span)
+                self._loaded(conn, feed)
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
             self._step("event appended")
@@ -284,7 +289,9 @@ class Executor:
                         continue  # its new content was noticed already, and is loaded next
                     # After the failure, which gives all files back to the table.
                     events.append(FileQuarantined(at_us, feed, file, reason))
-                    self.store.put_file(conn, feed, file, 0, "quarantined", reason)
+                    # One that is not as it was when it came is looked at again.
+                    there = _is_there(self.warehouse.declarations.folder / file.uri, file)
+                    self.store.put_file(conn, feed, file, 0, "quarantined" if there else UNREAD, reason)
             self.store.append(conn, events)
 
 
@@ -309,6 +316,15 @@ def _changes(made: Sequence[Made]) -> list[Change]:
 
 def _span(ranges: Sequence[Interval]) -> Interval | None:
     return (ranges[0][0], ranges[-1][1] - 1) if ranges else None
+
+
+def _is_there(path: Path, file: FeedFile) -> bool:
+    """Whether a delivered file can be read, and is as long as when it came."""
+    try:
+        with path.open("rb"):
+            return path.stat().st_size == file.size_bytes
+    except OSError:
+        return False
 
 
 def _sync(path: str) -> None:

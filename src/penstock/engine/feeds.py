@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from itertools import islice
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
@@ -13,9 +14,13 @@ from penstock.control.events import FeedFile
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.links import Links
 from penstock.engine.load import infer_schema
+from penstock.errors import PenstockError
 from penstock.model.schema import Schema, ddl, parse_ddl
 from penstock.store import schema as tables
 from penstock.store.store import Store
+
+# From how many files columns are inferred.
+_FIRST = 20
 
 
 def fact_name(feed: str) -> str:
@@ -32,13 +37,25 @@ def inferred_schemas(store: Store, conn: Connection, feeds: list[str]) -> dict[s
 
 
 class FeedSchemas:
+    """Inferred columns go on record in the transaction of the first load that used them, and stay. To change them, declare
+    `columns`."""
+
     def __init__(self, warehouse: Warehouse, store: Store) -> None:
         self._warehouse = warehouse
         self._store = store
-        self._known: dict[str, Schema] = dict(warehouse.feed_schemas)
+        self._known: dict[str, Schema] = {
+            name: warehouse.feed_schemas[name]
+            for name, feed in warehouse.feeds.items()
+            if feed.config.columns is not None and name in warehouse.feed_schemas
+        }
+        # Inferred, but not on record: with the files from which.
+        self._guessed: dict[str, tuple[list[FeedFile], Schema]] = {}
         self._lock = threading.Lock()
 
     def known(self, feed: str) -> Schema | None:
+        if feed not in self._known:
+            with self._store.read() as conn:
+                self._known |= inferred_schemas(self._store, conn, [feed])
         return self._known.get(feed)
 
     def fixed(self, session: SparkSession) -> Callable[[str], Schema | None]:
@@ -46,30 +63,43 @@ class FeedSchemas:
 
         def find(feed: str) -> Schema | None:
             with self._lock:
-                if feed not in self._known:
-                    self._known[feed] = self._infer(session, feed)
-                return self._known[feed]
+                return self.known(feed) or self._infer(session, feed)
 
         return find
 
+    def record(self, conn: Connection, feed: str) -> None:
+        """The feed's first rows are being published: from now on its columns are these."""
+        if feed in self._known or feed not in self._guessed:
+            return
+        guessed = ddl(self._guessed[feed][1])
+        found = self._store.fact(conn, fact_name(feed))
+        if found is None:
+            self._store.set_fact(conn, fact_name(feed), guessed)
+        elif found != guessed:
+            raise PenstockError(f"the columns of feed `{feed}` were fixed by another process meanwhile")
+
     def _infer(self, session: SparkSession, feed: str) -> Schema:
         declaration = self._warehouse.feeds[feed]
+        folder = self._warehouse.declarations.folder
+        own = tables.file.c
         with self._store.read() as conn:
             rows = conn.execute(
                 tables.file.select()
-                .where(tables.file.c.feed == feed, tables.file.c.status == "pending")
-                .order_by(tables.file.c.arrived_us)
-                .limit(20)
+                .where(own.feed == feed, own.status.in_(["pending", "loaded"]), own.size_bytes > 0)
+                .order_by(own.arrived_us, own.mtime_ns, own.uri)
             )
-            files = [FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in rows]
-        folder = self._warehouse.declarations.folder
+            there = (FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in rows)
+            files = list(islice((file for file in there if (folder / file.uri).exists()), _FIRST))
+        if not files:
+            raise PenstockError(
+                f"the columns of feed `{feed}` are not known yet, and none of its files is there any more"
+            )
+        if feed in self._guessed and self._guessed[feed][0] == files:
+            return self._guessed[feed][1]
         links = Links(self._warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         try:
-            place = links.place()
-            paths = [place.link(folder / f.uri, n, f".{declaration.config.format}") for n, f in enumerate(files)]
-            schema = infer_schema(session, declaration, paths)
+            schema = infer_schema(session, declaration, folder, files, links)
         finally:
             links.clear()
-        with self._store.write() as conn:
-            self._store.set_fact(conn, fact_name(feed), ddl(schema))
+        self._guessed[feed] = (files, schema)
         return schema

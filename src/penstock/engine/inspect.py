@@ -7,9 +7,9 @@ loading. The look also gives the checksum by which a file is known.
 from __future__ import annotations
 
 import codecs
-import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,8 +88,10 @@ def _read_text(path: Path, form: TextForm) -> tuple[str, bool]:
         raise Malformed(
             f"not {form.encoding} text near line {line}: {error.reason} at byte 0x{error.object[error.start]:02x}"
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise Malformed(f"cannot be read: {error}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        if getattr(error, "errno", None) is not None:
+            raise  # the disk's fault, not the file's
+        raise Malformed(f"cannot be unpacked: {error}") from None
     # What is compressed has another content than the file's bytes; a file is known by those.
     return digest.hexdigest()[:32] if not compression(path) else checksum_of(path), blank
 
@@ -138,10 +140,7 @@ def _look_at_json(first: str, schema: Schema | None) -> None:
 
 
 def _look_at_parquet(path: Path, schema: Schema | None) -> None:
-    try:
-        found = pq.read_schema(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise Malformed(f"not a whole Parquet file: {str(error).splitlines()[0]}") from None
+    found = parquet_schema(path)
     if schema is None:
         return
     fields = {field.name.lower(): field.type for field in found}
@@ -149,30 +148,51 @@ def _look_at_parquet(path: Path, schema: Schema | None) -> None:
     if missing:
         raise Malformed(f"wrong columns: missing {', '.join(missing)} (found {', '.join(found.names)[:300]})")
     for column in schema:
-        kind = spark_type(fields[column.name.lower()])
+        arrow = fields[column.name.lower()]
+        kind = spark_type(arrow)
+        if kind is None and not pa.types.is_nested(arrow):
+            raise Malformed(f"column {column.name} has type {arrow}, which cannot be read; expected {column.type}")
         if kind is not None and not _readable_as(kind, column.type):
             raise Malformed(f"column {column.name} has type {kind}, expected {column.type}")
 
 
+def parquet_schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Malformed(f"not a whole Parquet file: {str(error).splitlines()[0]}") from None
+
+
 def spark_type(kind: pa.DataType) -> str | None:
-    """Spark's name of a simple Arrow type; None for nested ones, which Spark itself checks."""
+    """Spark's name of a simple Arrow type, `void` where there are only nulls; None for nested ones, which Spark itself checks,
+    and for those it does not have."""
+    if pa.types.is_dictionary(kind):
+        return spark_type(kind.value_type)
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
     simple = {
         "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
         "double": "double", "string": "string", "large_string": "string", "string_view": "string", "binary": "binary",
-        "date32[day]": "date",
+        "large_binary": "binary", "binary_view": "binary", "date32[day]": "date", "date64[ms]": "date", "uint8": "smallint",
+        "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)", "null": "void",
     }  # fmt: skip
     return simple.get(str(kind))
 
 
 def _readable_as(found: str, wanted: str) -> bool:
-    if found == wanted or {found, wanted} == {"timestamp", "timestamp_ntz"}:
+    if found in (wanted, "void") or {found, wanted} == {"timestamp", "timestamp_ntz"}:
         return True
     if found in _WHOLE_NUMBERS and wanted in _WHOLE_NUMBERS:
         return _WHOLE_NUMBERS.index(found) <= _WHOLE_NUMBERS.index(wanted)
     if (found, wanted) == ("float", "double"):
         return True
-    return found.startswith("decimal") and wanted.startswith("decimal")
+    if not (found.startswith("decimal") and wanted.startswith("decimal")):
+        return False
+    (digits, scale), (most, after) = (map(int, re.findall(r"\d+", kind)) for kind in (found, wanted))
+    return after >= scale and most - after >= digits - scale

@@ -7,7 +7,8 @@ record, to tell file and line.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -17,12 +18,17 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_type
 
 from penstock.control.events import FeedFile
 from penstock.declare.api import FeedDeclaration
 from penstock.declare.warehouse import Definition
+from penstock.engine.executor import BadFiles
+from penstock.engine.inspect import check_shape, parquet_schema, spark_type
 from penstock.engine.links import Links
-from penstock.engine.records import TextForm, header, read_by_spark, write_records
+from penstock.engine.parquets import converted_types, write_converted
+from penstock.engine.records import Malformed, TextForm, header, read_by_spark, write_lines, write_records
 from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
 from penstock.engine.values import Values, as_text, text
 from penstock.model.schema import Column, Schema, ddl
@@ -32,6 +38,7 @@ CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"
 TAG = "_penstock_n"
 _RECORDS = "line bigint, row string"
+_OTHER = "_penstock_other"
 _SHAPE = "the row has too many or too few columns, or cannot be parsed"
 QUARANTINE: Schema = (
     Column("file", "string"),
@@ -72,12 +79,13 @@ class FeedReader:
             if not file.size_bytes:
                 continue
             path = self.folder / file.uri
-            plain = read_by_spark(path, form)
-            if plain:
-                found = place.link(path, number, f".{self.feed.config.format}")
-            else:
-                found = place.made(number, ".json", partial(write_records, path, form))
-            groups.setdefault((plain, self._order(path, form)), []).append(found)
+            with self._blamed(file):
+                plain = read_by_spark(path, form)
+                if plain:
+                    found = place.link(path, number, f".{self.feed.config.format}")
+                else:
+                    found = place.made(number, ".json", partial(write_records, path, form))
+                groups.setdefault((plain, self._order(path, form)), []).append(found)
         names = [*(quoted(column.name) for column in self.schema), CORRUPT, *([TAG] if tagged else [])]
         parts = []
         for (plain, order), paths in groups.items():
@@ -126,20 +134,43 @@ class FeedReader:
         """Where Spark finds the files that have something in them. The n-th is called n there."""
         place = self.links.place()
         suffix = f".{self.feed.config.format}"
-        return [place.link(self.folder / file.uri, n, suffix) for n, file in enumerate(files) if file.size_bytes]
+        found = []
+        for number, file in enumerate(files):
+            if file.size_bytes:
+                path = self.folder / file.uri
+                with self._blamed(file):
+                    check_shape(path, self.feed.config, self.schema)
+                    if into := converted_types(path, self.schema):
+                        found.append(place.made(number, suffix, partial(write_converted, path, into)))
+                    else:
+                        found.append(place.link(path, number, suffix))
+        return found
+
+    @contextmanager
+    def _blamed(self, file: FeedFile) -> Iterator[None]:
+        """What is wrong with one file sets aside that file."""
+        try:
+            yield
+        except Malformed as malformed:
+            raise BadFiles([(file, str(malformed))]) from None
+        except OSError as error:
+            raise BadFiles([(file, f"cannot be read: {error.strerror or error}; it is tried again")]) from None
 
     def _order(self, path: Path, form: TextForm) -> tuple[str, ...]:
-        """The columns in the order of the file. Files from before a column was declared do not have it."""
+        """The columns in the order of the file. Files from before a declaration changed may lack some or have others,
+        which are read over; the columns of a feed that declares none are fixed by its first files."""
         every = tuple(column.name for column in self.schema)
         if not form.header:
             return every
+        if self.feed.config.columns is None:
+            check_shape(path, self.feed.config, self.schema)
         known = {name.lower(): name for name in every}
-        return tuple(known[name.lower()] for name in header(path, form) if name.lower() in known) or every
+        return tuple(known.get(name.lower(), f"{_OTHER}{n}") for n, name in enumerate(header(path, form))) or every
 
     def _as_text(self, order: tuple[str, ...]) -> str:
         """The columns of a file as text, and one for what cannot be parsed, as DDL."""
         types = {field.name: as_text(field.dataType) for field in struct_of(self.schema).fields}
-        return ddl((*(Column(name, types[name]) for name in order), Column(CORRUPT, "string")))
+        return ddl((*(Column(name, types.get(name, "string")) for name in order), Column(CORRUPT, "string")))
 
     def _options(self) -> dict[str, str]:
         ours = {"encoding", "charset", "multiline", "dateformat", "timestampformat", "timestampntzformat"}
@@ -238,23 +269,82 @@ def _tagged(rows: DataFrame) -> DataFrame:
     return rows.withColumn(TAG, F.substring_index(name, ".", 1).cast("int"))
 
 
-def infer_schema(session: SparkSession, feed: FeedDeclaration, paths: list[str]) -> Schema:
-    """The columns of a feed that declares none, from its first files. They are then fixed."""
-    options = {"timeZone": feed.zone} | {key: str(value) for key, value in feed.config.options.items()}
-    reader = session.read
-    if feed.config.format == "parquet":
-        frame = reader.parquet(*paths)
-    elif feed.config.format == "csv":
-        frame = reader.options(**{"header": "true", "inferSchema": "true", **options}).csv(paths)
-    else:
-        frame = reader.options(**options).json(paths)
-    found = tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
-    time = feed.config.time
+# Text that is a number but not only that: 007 is not 7.
+_CODE = r"^\s*[+-]?0\d"
+_GUESSES = ("bigint", "double", "boolean", "timestamp")
+
+
+def infer_schema(
+    session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile], links: Links
+) -> Schema:
+    """The columns of a feed that declares none, from its first files. They are then fixed. Raises `BadFiles`."""
+    time = (feed.config.time or "").lower()
+    found = {"csv": _infer_csv, "json": _infer_json, "parquet": _infer_parquet}[feed.config.format]
+    try:
+        columns = tuple(found(session, feed, folder, files, links))
+    except Malformed as malformed:
+        raise BadFiles([(files[0], str(malformed))]) from None
     # JSON has no type for times: a text column that is declared to be the time is one.
-    return tuple(
-        Column(c.name, "timestamp") if time and c.name.lower() == time.lower() and c.type == "string" else c
-        for c in found
-    )
+    return tuple(Column(c.name, "timestamp") if c.name.lower() == time and c.type == "string" else c for c in columns)
+
+
+def _infer_csv(
+    session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile], links: Links
+) -> Iterator[Column]:
+    """A column has the first type that all its values fit exactly; else it is text. Dates are taken for times, as times may come."""
+    form = TextForm.of(feed.config)
+    first = header(folder / files[0].uri, form)
+    names = first if form.header else tuple(f"_c{number}" for number in range(len(first)))
+    reader = FeedReader(feed, tuple(Column(name, "string") for name in names), folder, links)
+    if len({name.lower() for name in names}) < len(names) or not all(names):
+        raise BadFiles(
+            [(files[0], f"wrong columns: one has no name, or stands twice (found {', '.join(names)[:300]})")]
+        )
+    alike = [file for file in files if not form.header or _same_names(header(folder / file.uri, form), names)]
+    rows = reader.frame(session, alike).where(f"{CORRUPT} is null")
+    values = reader._values(session)
+    tests = [f"max({quoted(name)} is not null)" for name in names]
+    for name in names:
+        for guess in _GUESSES:
+            code = f" or {quoted(name)} rlike {text(_CODE)}" if guess in ("bigint", "double") else ""
+            tests.append(f"max({values.unfit(quoted(name), _type_of(guess))}{code})")
+    seen = rows.selectExpr(*tests).first()
+    assert seen is not None
+    for number, name in enumerate(names):
+        unfit = seen[len(names) + number * len(_GUESSES) : len(names) + (number + 1) * len(_GUESSES)]
+        fits = [guess for guess, bad in zip(_GUESSES, unfit, strict=True) if not bad]
+        yield Column(name, fits[0] if seen[number] and fits else "string")
+
+
+def _same_names(found: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    return sorted(name.lower() for name in found) == sorted(name.lower() for name in names)
+
+
+def _type_of(name: str) -> T.DataType:
+    return struct_of((Column("c", name),)).fields[0].dataType
+
+
+def _infer_json(
+    session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile], links: Links
+) -> Iterator[Column]:
+    form, place = TextForm.of(feed.config), links.place()
+    paths = [place.made(n, ".json", partial(write_lines, folder / file.uri, form)) for n, file in enumerate(files)]
+    options = FeedReader(feed, (), folder, links)._options() | {"columnNameOfCorruptRecord": CORRUPT}
+    for field in session.read.options(**options).json(paths).schema.fields:
+        if field.name != CORRUPT:
+            yield Column(field.name, field.dataType.simpleString())
+
+
+def _infer_parquet(
+    session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile], links: Links
+) -> Iterator[Column]:
+    for field in parquet_schema(folder / files[0].uri):
+        kind = spark_type(field.type)
+        if kind is None and pa.types.is_nested(field.type):
+            kind = from_arrow_type(field.type).simpleString()
+        if kind is None:
+            raise BadFiles([(files[0], f"column {field.name} has type {field.type}, which cannot be read")])
+        yield Column(field.name, "string" if kind == "void" else kind)
 
 
 def base_rows(

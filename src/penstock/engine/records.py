@@ -175,3 +175,9 @@ def write_records(path: Path, form: TextForm, target: Path) -> None:
     with target.open("w", encoding="utf-8") as stream:
         for number, record in records(path, form):
             stream.write(json.dumps({"line": number, "row": record}) + "\n")
+
+
+def write_lines(path: Path, form: TextForm, target: Path) -> None:
+    """The records of a file as they are, in UTF-8."""
+    with target.open("w", encoding="utf-8", newline="") as stream:
+        stream.writelines(f"{record}\n" for _, record in records(path, form))

@@ -9,7 +9,7 @@ from penstock.control.events import Event, FeedFile, FileArrived, FileRewritten,
 from penstock.control.filing import QuarantinedFile
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
-from penstock.engine.arrivals import EMPTY
+from penstock.engine.arrivals import EMPTY, UNREAD
 from penstock.engine.inspect import look_at
 from penstock.engine.records import Malformed
 from penstock.errors import PenstockError
@@ -43,7 +43,7 @@ def retry(warehouse: Warehouse, store: Store, state: State, names: Sequence[str]
                 refused.append((found.file.uri, again))
                 continue
             row = store.known_files(conn, found.feed, [found.file.uri]).get(found.file.uri)
-            if row is not None and row.status != "quarantined":
+            if row is not None and row.status not in ("quarantined", UNREAD):
                 continue  # someone was faster
             file, mtime_ns = again
             store.put_file(conn, found.feed, file, mtime_ns, "pending")
@@ -68,6 +68,8 @@ def _look_again(warehouse: Warehouse, found: QuarantinedFile, now_us: int) -> tu
         look = look_at(path, feed.config, warehouse.feed_schemas.get(found.feed))
     except Malformed as malformed:
         return str(malformed)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
     if look.empty:
         return EMPTY
     stat = path.stat()

@@ -20,7 +20,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
-from penstock.control.events import Event, Job, RunStarted, RunStopped, WarehouseDeclared
+from penstock.control.events import Event, FileQuarantined, Job, RunStarted, RunStopped, WarehouseDeclared
 from penstock.control.health import FeedWatch
 from penstock.control.snapshot import dump
 from penstock.declare.warehouse import Warehouse
@@ -232,6 +232,8 @@ class Runtime:
         for number, event in events:
             self.controller.apply(event, number)
             self.watch.saw(event)
+            if isinstance(event, FileQuarantined):
+                self.arrivals.look_again(event.feed, event.file.uri)
             self.on_event(number, event)
         if state.applied - self._saved >= SNAPSHOT_EVERY:
             self._save_state()
@@ -294,7 +296,14 @@ class Runtime:
             self.flows,
         )
         return Executor(
-            self.warehouse, self.store, self.catalogue, work, self.clock.now_us, self.owner, speed=self.clock.speed
+            self.warehouse,
+            self.store,
+            self.catalogue,
+            work,
+            self.clock.now_us,
+            self.owner,
+            speed=self.clock.speed,
+            loaded=self.schemas.record,
         )
 
     def _finished(self, error: BaseException | None) -> None:

@@ -32,7 +32,9 @@ file = Table(
     Column("checksum", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),  # pending, loaded (by a table at least), quarantined
+    Column(
+        "status", Text, nullable=False
+    ),  # pending, loaded (by a table at least), quarantined, unread (gone or locked when wanted)
     Column("arrived_us", BigInteger, nullable=False),
     Column("reason", Text),
 )

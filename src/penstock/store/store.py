@@ -290,7 +290,7 @@ class Store:
             conn.execute(
                 select(tables.file, held.min_us, held.max_us)
                 .outerjoin(tables.loaded, here)
-                .where(own.feed == feed, own.status != "quarantined")
+                .where(own.feed == feed, own.status.not_in(["quarantined", "unread"]))
                 .where(or_(held.checksum.is_(None), not_(_SAME)))
                 .order_by(own.arrived_us, own.mtime_ns, own.uri)
             )
