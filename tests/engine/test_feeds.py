@@ -114,13 +114,13 @@ def test_parquet_is_read_exactly_or_refused(project: Write, spark: SparkSession)
         found = rows(con, "SELECT k, n, d::VARCHAR, epoch_us(ts), epoch_us(l) FROM lake.p")
         us = day_ns // 1000
         assert found == [
-            ("millis", 1, "0.0001", us, us),
-            ("nanos", 1, "0.0001", us + 5, us),
+            ("millis", 1, "1.0000", us, us),
+            ("nanos", 1, "1.0000", us + 5, us),
             ("nothing", None, None, us, us),
-            ("plain", 1, "0.0001", us, us),
-            ("short", 7, "0.5000", us, us),
-            ("unsigned", 4294967295, "0.0001", us, us),
-            ("words", 1, "0.0001", us, us),
+            ("plain", 1, "1.0000", us, us),
+            ("short", 7, "5.0000", us, us),
+            ("unsigned", 4294967295, "1.0000", us, us),
+            ("words", 1, "1.0000", us, us),
         ]
         assert rows(con, "SELECT epoch_us(ts), u FROM lake.i") == [(us + 5, [1])]
         assert json.dumps(_columns(warehouse, "i")).count("timestamp") == 2
