@@ -216,7 +216,7 @@ def _sensible_refusal(text: str) -> bool:
 def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Oracle, played: Played) -> list[Finding]:
     found: list[Finding] = []
     status = {row.table: row for row in ran.status}
-    edges = {name: row.complete_us for name, row in status.items()}
+    edges = {name: row.complete_us if row.as_of_us is None else row.as_of_us for name, row in status.items()}
     for name in order(project):
         row = status[name]
         if row.error:
@@ -248,7 +248,7 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
             found.append(Finding("wrong rows", number, name, f"{upto}; {difference}"))
     if ran.answer is not None:
         counts, complete, consistent = ran.answer
-        told = [edges[name] for name in counts if status[name].complete_us is not None]
+        told = [edges[name] for name in counts if edges[name] is not None]
         least = min((edge for edge in told if edge is not None), default=None)
         wrong = {name: (count, len(wanted[name][1])) for name, count in counts.items() if count != len(wanted[name][1])}
         if wrong:
