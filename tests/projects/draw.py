@@ -270,8 +270,10 @@ class _Case:
                 for source in view.sources
                 if source != "ITSELF" and self.sources[source].timed
             ]
-            return view.template not in ("shifted", "last_seen") and all(
-                grain != "none" and self._fits(grain, view.grain) for grain in grains
+            return (
+                view.template not in ("shifted", "last_seen")
+                and view.grain != "15m"
+                and all(grain != "none" and self._fits(grain, view.grain) for grain in grains)
             )
         for source in view.sources:
             if source == "ITSELF":
@@ -299,7 +301,10 @@ class _Case:
                 if not whole:
                     return False
                 options = list(whole)
-            view.sources[source] = rng.choice(options)
+            chosen = rng.choice(options)
+            if chosen is None and (view.template == "last_seen" or view.grain == "15m"):
+                chosen = "PARTITION"  # here it must be said
+            view.sources[source] = chosen
         return True
 
     def _fits(self, fine: str, coarse: str) -> bool:
