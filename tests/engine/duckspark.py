@@ -42,6 +42,7 @@ MACROS = (
     "to_utc_timestamp(t, zone) AS timezone(zone, make_timestamp(epoch_us(t)))",
     "unix_date(d) AS date_diff('day', DATE '1970-01-01', d)",
     "date_from_unix_date(n) AS (DATE '1970-01-01' + n::INTEGER)",
+    "raise_error(message) AS error(message)",
     "trunc_date(d, unit) AS date_trunc(unit, d)::DATE",
 )
 
