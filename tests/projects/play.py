@@ -111,6 +111,7 @@ class World:
         if not data and not any(action["file"] in known for known in self.files.loaded.values()):
             # A file of nothing that comes first is refused: most often its writer failed.
             self._path(action).unlink()
+            self.landing.pop(place, None)
             return
         if place not in self.landing or self.landing[place][2] != data:
             self.number += 1
