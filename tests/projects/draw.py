@@ -474,8 +474,6 @@ class _Case:
         elif kind == "table" and tables:
             key, value = rng.choice(
                 [
-                    ("update", "closed"),
-                    ("update", None),
                     ("chop", 1),
                     ("chop", None),
                     ("priority", 5),
