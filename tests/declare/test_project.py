@@ -113,9 +113,9 @@ def test_where_things_are(project: Write) -> None:
 
 
 def test_settings_of_spark_are_flat_names(project: Write) -> None:
-    text = FEEDS + '[spark]\nmaster = "local[2]"\ndriver.memory = "2g"\n"spark.sql.ansi.enabled" = false\n'
+    text = FEEDS + '[spark]\nmaster = "local[2]"\ndriver.memory = "2g"\n"spark.sql.adaptive.enabled" = true\n'
     assert read_project(project({"penstock.toml": text})).config.spark == {
         "master": "local[2]",
         "driver.memory": "2g",
-        "spark.sql.ansi.enabled": False,
+        "spark.sql.adaptive.enabled": True,
     }

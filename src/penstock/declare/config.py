@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.declare.policies import load_policies
 from penstock.declare.problems import Location, Problem, ProjectError
+from penstock.declare.spark_settings import refused
 from penstock.declare.toml_lines import Keys, key_lines, line_of
 from penstock.declare.validate import Flaw, validate
 from penstock.declare.values import (
@@ -191,7 +192,13 @@ class ConfigFile:
 
     @property
     def problems(self) -> list[Problem]:
-        return [Problem(self.at(*".".join(flaw.keys).split(".")), flaw.message) for flaw in self.flaws]
+        # `"driver.memory"` and driver.memory are the same to us, but not to TOML.
+        written = {".".join(keys): keys for keys in self.lines}
+        names = [".".join(flaw.keys) for flaw in self.flaws]
+        return [
+            Problem(self.at(*written.get(name, name.split("."))), flaw.message)
+            for name, flaw in zip(names, self.flaws, strict=True)
+        ]
 
     def of_feed(self, name: str) -> tuple[frozenset[str], dict[str, int]]:
         """The settings of a feed that are broken, and the lines of all."""
@@ -219,7 +226,8 @@ def load_config(folder: Path) -> ConfigFile:
         data["spark"] = _flat(data["spark"])
     load_policies(folder)
     checked = validate(ProjectConfig, data)
-    return ConfigFile(checked.value, checked.flaws, key_lines(text))
+    not_ours = tuple(Flaw(("spark", key), message) for key, message in refused(checked.value.spark))
+    return ConfigFile(checked.value, (*checked.flaws, *not_ours), key_lines(text))
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
