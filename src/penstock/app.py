@@ -11,6 +11,7 @@ print(warehouse.query("select * from hourly_traffic").rows)
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,7 +53,7 @@ from penstock.engine.restore import restore as put_back
 from penstock.engine.retry import Retried, retry
 from penstock.engine.rows import read_files
 from penstock.engine.runtime import Pace, Runtime
-from penstock.engine.spark import start_spark
+from penstock.engine.spark import is_alive, start_spark
 from penstock.engine.texts import Texts
 from penstock.engine.verify import Progress, Verified, Verifier, silent
 from penstock.engine.versions import QueryError, QueryResult
@@ -144,19 +145,24 @@ class Warehouse:
             self.store.close()
             raise
         self._given = spark
+        self._session: SparkSession | None = None
+        self._starting = threading.Lock()
         self._fronted = False
         self._lock = RunLock(self.store, declarations.state_folder / "run.lock")
         # Whether the last process was killed, as of the last look at the state.
         self.died = False
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
-        """The Spark session, started when first needed."""
+        """The Spark session, started when first needed, and again should its process have ended."""
         if self._given is not None:
             return self._given
-        declarations = self.declared.declarations
-        config = declarations.config
-        return start_spark(config.name, declarations.state_folder, config.spark, config.zone)
+        with self._starting:
+            if self._session is None or not is_alive(self._session):
+                declarations = self.declared.declarations
+                config = declarations.config
+                self._session = start_spark(config.name, declarations.state_folder, config.spark, config.zone)
+            return self._session
 
     def close(self) -> None:
         if self._fronted:

@@ -210,12 +210,26 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 @dataclass(frozen=True)
-class _Conf:
+class _Settings:
+    """As far as a session of the JVM is asked for its settings, and whether it lives."""
+
     connection: duckdb.DuckDBPyConnection
 
     def set(self, name: str, value: str) -> None:
         if name == "spark.sql.session.timeZone":
             self.connection.execute(f"SET TimeZone = '{value}'")
+
+    def sessionState(self) -> _Settings:
+        return self
+
+    conf = getAllConfs = sc = sessionState
+    _jsc = property(sessionState)
+
+    def isStopped(self) -> bool:
+        return False
+
+    def mkString(self, between: str) -> str:
+        return ""
 
 
 class Session:
@@ -229,8 +243,10 @@ class Session:
         return self
 
     @property
-    def conf(self) -> _Conf:
-        return _Conf(self.connection)
+    def conf(self) -> _Settings:
+        return _Settings(self.connection)
+
+    _jsparkSession = sparkContext = conf
 
     @property
     def read(self) -> _Reader:

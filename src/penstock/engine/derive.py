@@ -20,6 +20,7 @@ from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of, time_range
 from penstock.engine.rows import within as rows_within
 from penstock.engine.shared import SharedReads
+from penstock.engine.spark import settings_kept
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.graph import Graph
@@ -197,7 +198,8 @@ class Derivation:
         extra = {}
         if self.definition.wants_partition:
             extra["partition"] = PartitionContext(*(one or (BEGIN_US, END_US)), zone_of(self.warehouse.zone))
-        result = function(**frames, **extra)
+        with settings_kept(self.session):
+            result = function(**frames, **extra)
         if not isinstance(result, DataFrame):
             raise RowsProblem(
                 f"the function of `{self.job.table}` returned {type(result).__name__}, expected a DataFrame"

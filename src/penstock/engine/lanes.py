@@ -77,6 +77,7 @@ class Lanes:
                     reader = SparkReader(self._session(), front.warehouse, front.store, front.catalogue)
                 self._answer(reader, run)
             except Exception as error:
+                reader = None  # its session may have ended
                 for asked in list(run.members):
                     front.fail(asked, explain_error(error))
             finally:

@@ -30,6 +30,7 @@ from penstock.engine.links import Links
 from penstock.engine.parquets import converted_types, write_converted
 from penstock.engine.records import Malformed, TextForm, header, read_by_spark, write_lines, write_records
 from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
+from penstock.engine.spark import settings_kept
 from penstock.engine.values import Values, as_text, text
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
@@ -362,7 +363,8 @@ def base_rows(
     good = raw.selectExpr(*names)
     declaration = definition.declaration
     if declaration.function is not None:
-        result = declaration.function(good)
+        with settings_kept(session):
+            result = declaration.function(good)
         if not isinstance(result, DataFrame):
             raise RowsProblem(
                 f"the function of `{definition.name}` returned {type(result).__name__}, expected a DataFrame"

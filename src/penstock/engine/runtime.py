@@ -37,7 +37,7 @@ from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
 from penstock.engine.replication import Replication
 from penstock.engine.retention import expire
-from penstock.engine.spark import session_in
+from penstock.engine.spark import is_alive, session_in
 from penstock.engine.sparkwork import SparkWork
 from penstock.model.graph import Graph
 from penstock.queries.situation import Updates
@@ -281,7 +281,7 @@ class Runtime:
 
     def _track(self, number: int) -> _Track:
         while len(self._tracks) <= number:
-            self._tracks.append(_Track(len(self._tracks), self._executor(), self._finished))
+            self._tracks.append(_Track(len(self._tracks), self._executor, self._finished))
         return self._tracks[number]
 
     def _executor(self) -> Executor:
@@ -330,10 +330,11 @@ def _made_with(graph: Graph, tables: Sequence[str]) -> Iterator[str]:
 class _Track:
     """One lane of work: a thread whose Spark jobs run in a pool of its own."""
 
-    def __init__(self, number: int, executor: Executor, done: Callable[[BaseException | None], None]) -> None:
+    def __init__(self, number: int, make: Callable[[], Executor], done: Callable[[BaseException | None], None]) -> None:
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._number = number
-        self._executor = executor
+        self._make = make
+        self._executor = make()
         self._done = done
         self._thread = InheritableThread(target=self._work, name=f"penstock-track-{number}")
         self._thread.daemon = True
@@ -357,12 +358,14 @@ class _Track:
         self._thread.join(timeout=60)
 
     def _work(self) -> None:
-        spark = getattr(self._executor.compute, "session", None)
-        if spark is not None:
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
         while (job := self._queue.get()) is not None:
             try:
+                spark = getattr(self._executor.compute, "session", None)
+                if spark is not None and not is_alive(spark):
+                    self._executor = self._make()
+                    spark = getattr(self._executor.compute, "session", None)
                 if spark is not None:
+                    spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
                     spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
                     # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
                     spark.sparkContext.clearJobTags()

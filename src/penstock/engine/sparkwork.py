@@ -26,6 +26,7 @@ from penstock.engine.links import Links
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
 from penstock.engine.shared import SharedReads, shared_sources
+from penstock.engine.spark import ENDED, SparkProblem, is_alive
 from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, PartitionSet
@@ -78,8 +79,10 @@ class SparkWork:
             if job.kind == "derive":
                 return self._derive(job, definition, folder)
             return self._merge_small_files(job, definition, folder)
-        except BaseException:
+        except BaseException as error:
             self._discard(job.table, definition, folder)
+            if isinstance(error, Exception) and not is_alive(self.session):
+                raise SparkProblem(ENDED) from error
             raise
         finally:
             self._links.clear()

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from penstock.engine.rows import RowsProblem, quoted, schema_of
+from penstock.engine.spark import settings_kept
 from penstock.flows.activities import (
     Activity,
     Aggregate,
@@ -366,7 +367,8 @@ def _sorted(rows: DataFrame, by: Sequence[str]) -> DataFrame:
 
 @realise.register
 def _(activity: BlackBox, given: Inputs) -> DataFrame:
-    result = activity.function(*(rows.drop(*hidden_of(rows)) for rows in given.frames))
+    with settings_kept(given.frames[0].sparkSession):
+        result = activity.function(*(rows.drop(*hidden_of(rows)) for rows in given.frames))
     if not isinstance(result, DataFrame):
         raise RowsProblem(f"the function {_called(activity)} returned {type(result).__name__}, expected a DataFrame")
     found = {column.name.lower(): column.type for column in schema_of(result)}
