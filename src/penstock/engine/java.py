@@ -41,7 +41,7 @@ def _version(java: str | None) -> int:
     if java is None:
         return 0
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:
         return 0
     found = re.search(r'version "(\d+)', done.stderr + done.stdout)
