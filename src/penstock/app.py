@@ -58,6 +58,7 @@ from penstock.engine.texts import Texts
 from penstock.engine.verify import Progress, Verified, Verifier, silent
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.engine.waiting import waiting_rows
+from penstock.engine.withdrawing import Withdrawn, give_back, withdraw
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.queries.contract import ANY, Contract, Profile
@@ -387,6 +388,18 @@ class Warehouse:
     def resume(self, feed: str) -> Paused:
         """Go on loading, with all that has come meanwhile."""
         return resume(self.declared, self.store, self.state(), feed, self.clock.now_us())
+
+    # Files
+
+    def withdraw(self, files: str | Sequence[str], *, reason: str = "") -> list[Withdrawn]:
+        """Take delivered files back: their rows go, with everything that was made from them."""
+        names = [files] if isinstance(files, str) else list(files)
+        return withdraw(self.declared, self.store, self.state(), names, reason, self.clock.now_us())
+
+    def give_back(self, files: str | Sequence[str]) -> list[Withdrawn]:
+        """Load files that were withdrawn after all."""
+        names = [files] if isinstance(files, str) else list(files)
+        return give_back(self.declared, self.store, self.state(), names, self.clock.now_us())
 
     # Requests
 

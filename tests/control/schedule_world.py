@@ -19,6 +19,7 @@ from penstock.control.events import (
     FileArrived,
     FileQuarantined,
     FileRewritten,
+    FilesOffered,
     Job,
     Publication,
     PunctuationArrived,
@@ -28,6 +29,7 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.redefinition import what_is_anew
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.model.grain import WHOLE
@@ -49,6 +51,7 @@ class Row:
     key: int
     added: int  # the snapshot that holds it first
     removed: int = NEVER
+    uri: str = ""  # of a base table: the file that it is from
 
 
 class Content:
@@ -125,6 +128,8 @@ class World:
         self.bad: set[tuple[str, str]] = set()
         self.promises: list[tuple[str, int, list[Delivery]]] = []
         self.watches_claims = False
+        # Which content of each file a table holds.
+        self.held: dict[str, dict[str, Delivery]] = {}
         self.folded = 0
         self.recomputed = 0
         self.emit(RunStarted(self.now, "one"))
@@ -215,14 +220,15 @@ class World:
             old = self.contents.get(table.name)
             if old is None:
                 self.contents[table.name] = Content(table.grain)
-            elif old.grain != table.grain:
-                # The rows stay as they are, filed anew.
-                again = Content(table.grain)
-                for rows in old.rows.values():
-                    for row in rows:
-                        again.add(table.grain.floor(row.time), row)
-                self.contents[table.name] = again
+        before = dict(self.state.tables)
         self.emit(WarehouseDeclared(self.tick(), tuple(feeds), tuple(tables), tracks, "max-benefit"))
+        for table in tables:
+            if table.is_base and table.name in before and what_is_anew(before[table.name].table, table) == "files":
+                every = [d for d in self.newest.values() if d.feed == table.feed and not self.is_bad(d)]
+                self.emit(FilesOffered(self.tick(), table.name, tuple(d.file for d in every)))
+
+    def is_bad(self, delivery: Delivery) -> bool:
+        return (delivery.file.uri, delivery.file.checksum) in self.bad
 
     def crash(self) -> None:
         """The process dies and another one folds the log again, from the start or from a saved state."""
@@ -348,11 +354,15 @@ class World:
             again = [row for row in content.rows[start] if row.added <= job.pin < row.removed]
             for row in again:
                 row.removed = self.snapshot
-                content.add(start, Row(row.time, row.key, self.snapshot))
+                content.add(start, Row(row.time, row.key, self.snapshot, uri=row.uri))
 
     def load(self, job: Job, table: Table) -> Publication:
         self.snapshot += 1
         feed = self.feeds[table.feed]
+        if job.anew:
+            self.empty(table)
+        if job.anew == "files":
+            self.held.pop(table.name, None)
         content = self.contents[table.name]
         grain = content.grain
         flows = feed.timed and not (feed.mode == "snapshot" and grain is WHOLE)
@@ -378,17 +388,26 @@ class World:
                         content.add(start, Row(time, mixed(logic, key), self.snapshot))
                 changed = [grain.hull(start, start + 1) for start in starts]
         else:
-            again = [start for start in content.starts if start in restated]
-            for start in again:
-                content.end(start, self.snapshot)
-            append = not restated
-            new = {delivery.file.uri for delivery in deliveries}
-            held = [delivery for delivery in self.loaded(table) if delivery.file.uri not in new] if restated else []
-            for delivery in (*held, *deliveries):
+            held = self.held.setdefault(table.name, {})
+            asked = partitions_of([piece for piece in job.pieces if piece.need.requests])
+            uris = {delivery.file.uri for delivery in deliveries}
+            for start in content.starts:
+                for row in content.rows[start]:
+                    if row.removed == NEVER and row.uri in uris:
+                        row.removed, append = self.snapshot, False
+                        changed.append((row.time, row.time + 1))
+                if start in asked:
+                    content.end(start, self.snapshot)
+                    append = False
+            for uri, delivery in held.items():
+                for time, key in delivery.rows if uri not in uris else ():
+                    if grain.floor(time) in asked:
+                        content.add(grain.floor(time), Row(time, mixed(logic, key), self.snapshot, uri=uri))
+            for delivery in deliveries:
                 for time, key in delivery.rows:
-                    start = grain.floor(time)
-                    if start in restated or delivery in deliveries:
-                        content.add(start, Row(time, mixed(logic, key), self.snapshot))
+                    content.add(grain.floor(time), Row(time, mixed(logic, key), self.snapshot, uri=delivery.file.uri))
+            held |= {delivery.file.uri: delivery for delivery in deliveries}
+            restated = asked
         times = [time for delivery in deliveries for time, _ in delivery.rows]
         complete = None
         if flows and not feed.punctuated and times:
@@ -414,7 +433,18 @@ class World:
                 return rows
         return []
 
+    def empty(self, table: Table) -> None:
+        """A table is declared anew: what it held ends, whatever partitions that was in."""
+        old = self.contents[table.name]
+        self.contents[table.name] = again = Content(table.grain)
+        for rows in old.rows.values():
+            for row in rows:
+                row.removed = min(row.removed, self.snapshot)
+                again.add(table.grain.floor(row.time), row)
+
     def derive(self, job: Job, table: Table, graph: Graph) -> Publication:
+        if job.anew:
+            self.empty(table)
         grain = table.grain
         content = self.contents[table.name]
         append = True

@@ -320,8 +320,9 @@ def test_with_a_source_that_is_behind_a_table_goes_back_to_what_both_have() -> N
     bench.run_all()
     bench.declare([Feed("f"), Feed("g")], [base(), base("b", "g"), both])
     (job,) = bench.run_all()
-    assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1, DAY_1 + 3 * HOUR_US)]
-    assert job.edge_us == job.complete_us == bench["h"].edge_us == DAY_1 + HOUR_US and not bench["h"].needs
+    assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1, DAY_1 + HOUR_US)]
+    # It starts anew: what it held beyond that, from one source alone, is gone, and its edge is that of both.
+    assert job.anew and bench["h"].edge_us == DAY_1 + HOUR_US and not bench["h"].needs
     bench.load("b/2", (DAY_1 + HOUR_US, DAY_1 + 3 * HOUR_US), complete=DAY_1 + 3 * HOUR_US, feed="g")
     (job,) = bench.run_all()
     assert [(piece.start_us, piece.end_us) for piece in job.pieces] == [(DAY_1 + HOUR_US, DAY_1 + 3 * HOUR_US)]

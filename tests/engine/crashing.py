@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ from penstock.control.events import Job, UpdateFinished
 from penstock.control.state import State
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import Warehouse, load_warehouse
-from penstock.engine import derive, executor, rows, runtime, sparkwork
+from penstock.engine import baseload, derive, executor, rows, runtime, sparkwork
 from penstock.engine.executor import Executor
+from penstock.engine.provenance import FILE
 from penstock.engine.reading import restored_state
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.versions import consistent_versions
@@ -414,7 +415,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("struct_of", "ddl"):
         monkeypatch.setattr(rows, name, lambda schema: schema)
     monkeypatch.setattr(derive, "DataFrame", duckspark.Frame)
-    monkeypatch.setattr(sparkwork, "base_rows", _base_rows)
+    monkeypatch.setattr(baseload, "base_rows", _base_rows)
 
 
 def _pointed(point: Points, name: str, function: Callable[..., None]) -> Callable[..., None]:
@@ -426,9 +427,15 @@ def _pointed(point: Points, name: str, function: Callable[..., None]) -> Callabl
     return wrapped
 
 
-def _base_rows(session: Any, definition: Any, reader: Any, files: Any, arrived_us: int) -> tuple[Any, None]:
-    paths = [str(reader.folder / file.uri) for file in files]
-    return duckspark.delivered(session, reader.feed.config.format, paths, reader.schema), None
+def _base_rows(session: Any, definition: Any, reader: Any, files: Any, arrived_us: int) -> tuple[Any, list[Any]]:
+    parts = [
+        duckspark.delivered(session, reader.feed.config.format, [str(reader.folder / file.uri)], reader.schema)
+        for file in files
+    ]
+    tagged = [
+        part.selectExpr("*", f"CAST({file.id} AS BIGINT) AS {FILE}") for part, file in zip(parts, files, strict=True)
+    ]
+    return reduce(duckspark.Frame.unionAll, tagged), []
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> None:

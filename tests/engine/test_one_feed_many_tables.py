@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.control import readiness
-from penstock.engine import sparkwork
+from penstock.engine import baseload
 from penstock.engine.retry import retry
 from penstock.model.time import HOUR_US
 from tests.engine.crashing import InlineRuntime, Site, _base_rows, make_site, stats, write_project
@@ -136,7 +136,7 @@ class held_back:
                 raise RuntimeError("not now")
             return _base_rows(session, definition, *rest)
 
-        self._patch.setattr(sparkwork, "base_rows", refuse)
+        self._patch.setattr(baseload, "base_rows", refuse)
 
     def __exit__(self, *_: object) -> None:
-        self._patch.setattr(sparkwork, "base_rows", _base_rows)
+        self._patch.setattr(baseload, "base_rows", _base_rows)

@@ -43,7 +43,9 @@ def test_many_files_at_once(store: Store) -> None:
     with store.write() as conn:
         for name in names:
             store.put_file(conn, "stats", file(name), 1, "pending")
-        store.mark_loaded(conn, "stats", "stats", [file(name) for name in names[:-1]], (10, 20))
+        store.mark_loaded(
+            conn, "stats", "stats", [file(name) for name in names[:-1]], {name: [(10, 21)] for name in names}
+        )
     with store.read() as conn:
         assert sorted(store.known_files(conn, "stats", names)) == names
         assert len(store.loaded_within(conn, "stats", 10, 11)) == 1202
@@ -52,7 +54,7 @@ def test_many_files_at_once(store: Store) -> None:
 def test_a_touched_file_keeps_what_is_known_of_it(store: Store) -> None:
     with store.write() as conn:
         store.put_file(conn, "stats", file("a.csv"), 100, "pending")
-        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], (1, 2))
+        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], {"a.csv": [(1, 3)]})
         store.touch_file(conn, "stats", "a.csv", 11, 200)
     with store.read() as conn:
         row = store.known_files(conn, "stats", ["a.csv"])["a.csv"]
@@ -64,7 +66,7 @@ def test_a_touched_file_keeps_what_is_known_of_it(store: Store) -> None:
 def test_a_rewritten_file_keeps_the_times_that_are_loaded(store: Store, status: str) -> None:
     with store.write() as conn:
         store.put_file(conn, "stats", file("a.csv"), 100, "pending")
-        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], (1, 2))
+        store.mark_loaded(conn, "stats", "stats", [file("a.csv")], {"a.csv": [(1, 3)]})
         store.put_file(conn, "stats", file("a.csv", "new"), 200, status, "why")
     with store.read() as conn:
         row = store.known_files(conn, "stats", ["a.csv"])["a.csv"]
@@ -75,10 +77,10 @@ def test_a_rewritten_file_keeps_the_times_that_are_loaded(store: Store, status: 
 
 def test_loaded_files_are_found_by_their_times(store: Store) -> None:
     with store.write() as conn:
-        for name, span in {"a": (0, 9), "b": (10, 19), "c": (5, 14), "none": None}.items():
+        for name, span in {"a": [(0, 10)], "b": [(10, 20)], "c": [(5, 15)], "none": []}.items():
             found = file(name, arrived=-ord(name[0]))
             store.put_file(conn, "stats", found, 1, "pending")
-            store.mark_loaded(conn, "stats", "stats", [found], span)
+            store.mark_loaded(conn, "stats", "stats", [found], {name: span})
         store.put_file(conn, "stats", file("waiting"), 1, "pending")
     with store.read() as conn:
         within = {(low, high): [row.uri for row in store.loaded_within(conn, "stats", low, high)]
@@ -99,8 +101,8 @@ def test_each_table_of_a_feed_holds_files_of_its_own(store: Store) -> None:
     with store.write() as conn:
         for name in ("a", "b", "bad"):
             store.put_file(conn, "stats", file(name), 1, "quarantined" if name == "bad" else "pending")
-        store.mark_loaded(conn, "stats", "stats", [file("a"), file("b")], (0, 9))
-        store.mark_loaded(conn, "large", "stats", [file("a")], (5, 19))
+        store.mark_loaded(conn, "stats", "stats", [file("a"), file("b")], {"a": [(0, 10)], "b": [(0, 10)]})
+        store.mark_loaded(conn, "large", "stats", [file("a")], {"a": [(5, 20)]})
     with store.read() as conn:
         assert [row.uri for row in store.loaded_within(conn, "stats", 0, 9)] == ["a", "b"]
         assert [row.uri for row in store.loaded_within(conn, "large", 0, 9)] == ["a"]
@@ -118,7 +120,7 @@ def test_each_table_of_a_feed_holds_files_of_its_own(store: Store) -> None:
 def test_content_that_comes_back_is_not_the_loaded_one(store: Store) -> None:
     with store.write() as conn:
         store.put_file(conn, "stats", file("a", "one", arrived=1), 1, "pending")
-        store.mark_loaded(conn, "stats", "stats", [file("a", "one", arrived=1)], (0, 9))
+        store.mark_loaded(conn, "stats", "stats", [file("a", "one", arrived=1)], {"a": [(0, 10)]})
         store.put_file(conn, "stats", file("a", "two", arrived=2), 2, "pending")
         store.put_file(conn, "stats", file("a", "one", arrived=3), 3, "pending")
     with store.read() as conn:

@@ -23,6 +23,7 @@ _COLOUR = {"healthy": "green", "late": "yellow", "out": "bold red", "paused": "c
 def register(app: typer.Typer) -> None:
     app.command()(pause)
     app.command()(resume)
+    app.command()(withdraw)
 
 
 def pause(
@@ -57,6 +58,34 @@ def resume(
         return
     out.print(f"{feed} is resumed, {found.waiting} file{'s' * (found.waiting != 1)} to catch up on")
     if not found.running:
+        out.print("it is done with the next `penstock run`")
+
+
+def withdraw(
+    files: Annotated[list[str], typer.Argument(help="Delivered files, named from the project's folder.")],
+    project: ProjectOption = Path(),
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Load files that were withdrawn after all.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Take delivered files back: their rows go, with everything that was made from them. No other file is needed for it."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        found = warehouse.give_back(files) if undo else warehouse.withdraw(files, reason=reason)
+    if json:
+        print_json(found)
+        return
+    for each in found:
+        if undo:
+            out.print(f"{each.uri} {'is loaded again' if each.changed else 'was not withdrawn'}")
+        elif each.tables:
+            out.print(f"{each.uri} is withdrawn; its rows go from {', '.join(each.tables)}")
+        else:
+            out.print(
+                f"{each.uri} is withdrawn; no table holds rows of it"
+                if each.changed
+                else f"{each.uri} was withdrawn before"
+            )
+    if found and any(each.changed for each in found) and not found[0].running:
         out.print("it is done with the next `penstock run`")
 
 

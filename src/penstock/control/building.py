@@ -31,6 +31,9 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
             state.snapshot,
             files=files_to_load(state, table, take),
             pieces=pieces_to_load(state, table),
+            complete_us=table.edge_us if table.anew == "rows" else None,
+            withdrawn=() if table.anew == "rows" else tuple(sorted(table.withdrawn)),
+            anew=table.anew,
             amount=ready.amount,
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,
@@ -63,6 +66,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         amount=ready.amount,
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
+        anew=table.anew,
     )
 
 

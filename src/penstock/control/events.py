@@ -11,15 +11,21 @@ from penstock.model.tables import Feed, Table
 from penstock.queries.situation import Updates
 from penstock.requests.needs import Piece
 
+Anew = Literal["", "rows", "files"]
+
 
 @dataclass(frozen=True, slots=True)
 class FeedFile:
-    """One delivered file. The name with the checksum is its identity."""
+    """One delivered file. The name with the checksum is its identity; `id` is the number of this content of it, which rows of
+    base tables carry."""
 
     uri: str
     checksum: str
     size_bytes: int
     arrived_us: int
+    id: int = 0
+    # What orders it among files that state the same partitions; the later arrival where that is equal.
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,11 @@ class Job:
     amount: float = 0.0
     expected_s: float = 0.0
     attempt: int = 1
+    # Of a base table: files whose rows go, as they were withdrawn.
+    withdrawn: tuple[str, ...] = ()
+    # The table is declared anew: what it held before ends with this job, whatever partitions that was in. A base table takes
+    # its `rows` along, or its `files` are read again.
+    anew: Anew = ""
     # Of a group: the jobs of the other tables, which are done with this one and published with it.
     beside: tuple[Job, ...] = ()
 
@@ -113,6 +124,18 @@ class FileRewritten:
     file: FeedFile
     ranges: tuple[Interval, ...]
     kind: Literal["file-rewritten"] = "file-rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class FileWithdrawn:
+    """A user takes a delivered file back: its rows go, with everything made from them. `ranges` are their event times."""
+
+    at_us: int
+    feed: str
+    uri: str
+    ranges: tuple[Interval, ...]
+    reason: str = ""
+    kind: Literal["file-withdrawn"] = "file-withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +325,7 @@ Event = (
     | RunStopped
     | FileArrived
     | FileRewritten
+    | FileWithdrawn
     | FileQuarantined
     | FilesOffered
     | PunctuationArrived

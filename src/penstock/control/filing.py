@@ -11,6 +11,7 @@ from penstock.control.events import (
     FileQuarantined,
     FileRewritten,
     FilesOffered,
+    FileWithdrawn,
     PunctuationArrived,
 )
 from penstock.control.feeding import Feeding
@@ -33,6 +34,8 @@ class Filing(Feeding):
         super().__init__()
         self.quarantine: dict[str, QuarantinedFile] = {}
         self.rewritten: dict[str, int] = {}
+        # Base tables that were taken out of the project, as they were then.
+        self.retired: dict[str, TableState] = {}
 
     def _fed(self, feed: str) -> Iterator[TableState]:
         fed = (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
@@ -52,6 +55,28 @@ class Filing(Feeding):
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
             state.needs.add(had, restated(event.at_us, self.number))
 
+    def _file_withdrawn(self, event: FileWithdrawn) -> None:
+        self.quarantine.pop(event.uri, None)
+        for state in self._fed(event.feed):
+            self._no_longer_to_load(state, event.uri)
+            state.withdrawn.add(event.uri)
+            state.counts.requests += 1
+            if event.ranges:
+                had = PartitionSet.of(*event.ranges).hull(state.table.grain)
+                state.needs.add(had, restated(event.at_us, self.number))
+            self._keep_promises(state, event.at_us)
+            self.touched.add(state.table.name)
+        for state in self.retired.values():
+            if state.table.feed == event.feed:
+                state.withdrawn.add(event.uri)
+
+    def _no_longer_to_load(self, state: TableState, uri: str) -> None:
+        dropped = state.files.pop(uri, None)
+        if dropped is not None:
+            state.amount = max(0.0, state.amount - dropped.size_bytes)
+            del state.order[uri]
+        state.again.discard(uri)
+
     def _to_load(self, state: TableState, file: FeedFile) -> None:
         if self.quarantine:
             self.quarantine.pop(file.uri, None)
@@ -62,6 +87,7 @@ class Filing(Feeding):
         else:
             state.amount -= before.size_bytes
         state.files[file.uri] = file
+        state.withdrawn.discard(file.uri)  # its new content takes the place of the old one
         state.amount += file.size_bytes
         state.counts.requests += 1
         self.touched.add(state.table.name)
@@ -71,11 +97,7 @@ class Filing(Feeding):
         self._hear(event.feed, event.file.arrived_us)
         self.quarantine[uri] = QuarantinedFile(event.feed, event.file, event.reason, event.at_us)
         for state in self._fed(event.feed):
-            dropped = state.files.pop(uri, None)
-            if dropped is not None:
-                state.amount = max(0.0, state.amount - dropped.size_bytes)
-                del state.order[uri]
-            state.again.discard(uri)
+            self._no_longer_to_load(state, uri)
             self._keep_promises(state, event.at_us)
             self.touched.add(state.table.name)
 

@@ -46,12 +46,16 @@ def forecast(
     ]
     pending = {name: _changed(tried, name) for name in tried.tables}
     reasons += [Reason("changes", name, where) for name, where in pending.items() if where]
+    had: dict[str, PartitionSet] = {}
     if declared is not None:
         before = {name: _todo(tried, name) for name in tried.tables}
         logic = {name: table.table.logic for name, table in tried.tables.items()}
+        had = {name: tried.extent(table) for name, table in tried.tables.items() if table.exists}
         tried.apply(declared)
-        for name in tried.tables:
+        for name, table in tried.tables.items():
             more = _todo(tried, name) - before.get(name, EMPTY)
+            if table.anew and table.table.is_base:
+                more = had.get(name, EMPTY).hull(table.table.grain)  # it is made again as a whole
             if more:
                 changed = "a new table" if name not in logic else "changed declaration"
                 if name in logic and logic[name] != tried.tables[name].table.logic:
@@ -66,7 +70,8 @@ def forecast(
 
     def extent(name: str) -> PartitionSet:
         table = tried.tables[name]
-        return (tried.extent(table) if table.exists else EMPTY) | _todo(tried, name)
+        known = tried.extent(table) if table.exists else had.get(name, EMPTY).hull(table.table.grain)
+        return known | _todo(tried, name)
 
     return Forecast(plan(tried.graph, backfills, extent), tuple(reasons), tried)
 

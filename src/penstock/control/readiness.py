@@ -80,11 +80,10 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     amount = table.amount
     if spec.is_base:
         pieces = pieces_to_load(state, table)
-        if not table.files and not pieces:
+        if not (table.files or pieces or table.withdrawn or table.anew):
             return _upkeep(table)
         files = files_to_load(state, table, take)
-        if files:
-            release = files[0].arrived_us
+        release = files[0].arrived_us if files else state.now_us
         amount = _amount_of_files(table, files, pieces)
         gain = _gain_of_files(state, table, files)
     else:
@@ -160,6 +159,8 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     """In order of arrival, and not all if that is too much. But where a file got other content, the partitions that it was
     in are made again from all files: without the new content its rows would be missing until that is loaded."""
     assert table.table.feed is not None
+    if table.anew:
+        return tuple(table.files.values()) if table.anew == "files" else ()
     least = max((n for n, uri in enumerate(table.files, 1) if uri in table.again), default=0) if table.again else 0
     files = tuple(islice(table.files.values(), None if take is None else max(take, least)))
     if state.graph.feeds[table.table.feed].mode == "snapshot":
@@ -182,6 +183,8 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
 def pieces_to_load(state: State, table: TableState) -> tuple[Piece, ...]:
     """The partitions that a load makes again: all where a file changed, whose rows are in them. What was only asked for is
     cut as the work of a view is, so that a long backfill does not keep new files waiting."""
+    if table.anew == "rows":
+        return ()  # first of all its rows get into the partitions of now
     pieces = [Piece(*piece) for piece in table.needs.pieces()]
     asked = partitions_of([piece for piece in pieces if not piece.need.changed])
     if not asked or table.table.grain is WHOLE or (most := _most(state, table, None)) is None:

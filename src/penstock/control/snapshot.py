@@ -53,6 +53,7 @@ _PLAIN = (
     "failed",
     "small_files",
     "merged_snapshot",
+    "anew",
 )
 _NAMES = ("propagate", "optional", "required")
 _COUNTERS = (
@@ -72,6 +73,7 @@ def dump(state: State) -> dict[str, Any]:
         **{name: getattr(state, name) for name in _COUNTERS},
         "feeds": [asdict(feed) for feed in state.graph.feeds.values()],
         "tables": [_dump_table(table) for table in state.tables.values()],
+        "retired": [_dump_table(table) for table in state.retired.values()],
         "quarantine": [asdict(entry) for entry in state.quarantine.values()],
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
@@ -104,6 +106,7 @@ def load(data: dict[str, Any]) -> State:
             table.running = busy if busy.job.id == table.running.job.id else table.running
     state.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
     state.tables = {table.table.name: table for table in tables}
+    state.retired = {table.table.name: table for table in map(_load_table, data["retired"])}
     state.quarantine = {
         entry["file"]["uri"]: QuarantinedFile(entry["feed"], FeedFile(**entry["file"]), entry["reason"], entry["at_us"])
         for entry in data["quarantine"]
@@ -132,6 +135,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         "files": [asdict(file) for file in table.files.values()],
         "order": dict(table.order),
         "again": sorted(table.again),
+        "withdrawn": sorted(table.withdrawn),
         "promises": [list(promise) for promise in table.promises],
         "running": _dump_running(table.running) if table.running else None,
         "last": _dump_running(table.last) if table.last else None,
@@ -156,6 +160,7 @@ def _load_table(data: dict[str, Any]) -> TableState:
     table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
     table.order = dict(data["order"])
     table.again = set(data["again"])
+    table.withdrawn = set(data["withdrawn"])
     table.promises = deque((number, upto) for number, upto in data["promises"])
     table.running = _load_running(data["running"]) if data["running"] is not None else None
     table.last = _load_running(data["last"]) if data["last"] is not None else None
@@ -208,11 +213,12 @@ def _dump_job(job: Job) -> dict[str, Any]:
         "files": [asdict(file) for file in job.files],
         "pieces": [[piece.start_us, piece.end_us, _dump_need(piece.need)] for piece in job.pieces],
         "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
+        "withdrawn": list(job.withdrawn),
         "beside": [_dump_job(other) for other in job.beside],
     }
 
 
-_JOB = ("id", "table", "kind", "pin", "edge_us", "complete_us", "amount", "expected_s", "attempt")
+_JOB = ("id", "table", "kind", "pin", "edge_us", "complete_us", "amount", "expected_s", "attempt", "anew")
 
 
 def _load_running(data: dict[str, Any]) -> Running:
@@ -226,6 +232,7 @@ def _load_job(entry: dict[str, Any]) -> Job:
         files=tuple(FeedFile(**file) for file in entry["files"]),
         pieces=tuple(Piece(start, end, _load_need(need)) for start, end, need in entry["pieces"]),
         reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
+        withdrawn=tuple(entry["withdrawn"]),
         beside=tuple(_load_job(other) for other in entry["beside"]),
     )
 

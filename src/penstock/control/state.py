@@ -16,6 +16,7 @@ from penstock.control.events import (
     FileQuarantined,
     FileRewritten,
     FilesOffered,
+    FileWithdrawn,
     PeriodsStretched,
     PunctuationArrived,
     RefreshRequested,
@@ -29,6 +30,7 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
+from penstock.control.redefinition import what_is_anew
 from penstock.control.tablestate import TableState
 from penstock.control.updating import Updating
 from penstock.model.graph import Graph
@@ -65,6 +67,7 @@ class State(Updating):
             RunStopped: self._run_stopped,
             FileArrived: self._file_arrived,
             FileRewritten: self._file_rewritten,
+            FileWithdrawn: self._file_withdrawn,
             FileQuarantined: self._file_quarantined,
             FilesOffered: self._files_offered,
             PunctuationArrived: self._punctuation,
@@ -119,17 +122,17 @@ class State(Updating):
         again: list[TableState] = []
         for name in self.graph.order:
             table = self.graph.tables[name]
-            state = old.get(name)
-            if state is None or state.table.feed != table.feed:
-                # What fed it was another thing altogether: nothing of what is known of it holds.
-                state = TableState(table, snapshot=state.snapshot if state else 0)
-            elif self._redefined(state, table):
+            before = old.pop(name, None) or self.retired.pop(name, None)
+            state = self._begun(table, before)
+            if self._redefined(state, table):
                 again.append(state)
             self.tables[name] = state
-        again += self._with_new_followers(again)
+        self._begin_with_followers(again)
         for state in again:
             self._restate(state, event.at_us)
         self._promise_anew(promised, event.at_us)
+        # What a base table holds is not lost when it is taken out: should it come back, it goes on from there.
+        self.retired |= {name: state for name, state in old.items() if state.table.is_base and state.exists}
         # A new view starts from what its sources already hold.
         for name, state in self.tables.items():
             if state.table.leader is not None:
@@ -174,27 +177,59 @@ class State(Updating):
                 here -= new
             self.admit(state, here, need)
 
-    def _with_new_followers(self, again: list[TableState]) -> list[TableState]:
-        """Leaders that must make everything again because one of those who follow them is new or another than before."""
-        changed = {id(state) for state in again}
-        return [
-            self.tables[leader]
-            for leader, followers in self.graph.followers.items()
-            if id(self.tables[leader]) not in changed
-            and any(id(self.tables[name]) in changed or not self.tables[name].exists for name in followers)
-        ]
+    def _begun(self, table: Table, before: TableState | None) -> TableState:
+        """What is known of a table under its declaration of now."""
+        above = [self.tables[edge.source].anew for edge in self.graph.into[table.name] if edge.source != table.name]
+        if before is None:
+            # One of this name may have been there before: nothing of that is left when this one is made.
+            return TableState(table, anew="" if table.is_base else "rows")
+        anew = what_is_anew(before.table, table)
+        if any(above) and not table.is_base:
+            anew = "rows"
+        if not before.exists and not before.anew:
+            anew = ""  # there is nothing that could be other than declared
+        if not anew:
+            return before
+        anew = "files" if "files" in (anew, before.anew) else anew
+        if anew == "rows" and table.is_base:
+            # The same rows in other partitions: for its readers it is not there until they are.
+            before.table, before.snapshot, before.anew = table, 0, anew
+            asked, before.needs = list(before.needs.pieces()), pending()
+            for start, end, need in asked:
+                before.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
+            return before
+        state = TableState(table, anew=anew)
+        state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
+        if table.is_base and before.table.feed == table.feed:
+            state.files, state.order, state.arrived = before.files, before.order, before.arrived
+            state.amount, state.promises = before.amount, before.promises
+        return state
+
+    def _begin_with_followers(self, again: list[TableState]) -> None:
+        """A leader makes everything again if one of those who follow it is another than before, and anew if one is new."""
+        for leader, followers in self.graph.followers.items():
+            state = self.tables[leader]
+            others = [self.tables[name] for name in followers]
+            if state.exists and any(not each.exists or each.anew for each in others):
+                self.tables[leader] = state = self._begun_again(state)
+                again[:] = [each for each in again if each.table.name != leader]
+            elif not any(state is each for each in again) and any(one is each for one in again for each in others):
+                again.append(state)
+            if state.anew:
+                for each in others:
+                    each.snapshot = 0
+                    again[:] = [one for one in again if one is not each]
+
+    def _begun_again(self, before: TableState) -> TableState:
+        state = TableState(before.table, anew="files" if before.table.is_base else "rows")
+        state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
+        state.files, state.order, state.arrived = before.files, before.order, before.arrived
+        return state
 
     def _redefined(self, state: TableState, table: Table) -> bool:
-        """Whether what makes a table is another than before."""
+        """Whether what makes a table is another than before, though all that it holds is in the right place."""
         before, state.table = state.table, table
-        if (before.partition, before.zone) != (table.partition, table.zone):
-            pieces, state.needs = list(state.needs.pieces()), pending()
-            for start, end, need in pieces:
-                state.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
-            pieces, state.held = list(state.held.pieces()), pending()
-            for start, end, need in pieces:
-                self._hold(state, PartitionSet.of(table.grain.hull(start, end)), need)
-        elif (before.logic, before.sources, before.leader) == (table.logic, table.sources, table.leader):
+        if (before.logic, before.leader) == (table.logic, table.leader) or table.is_base:
             return False
         state.failed, state.attempt, state.error, state.retry_at_us = False, 0, None, None
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from penstock.control.events import FeedFile, Job
+from penstock.control.events import Anew, FeedFile, Job
 from penstock.model.freshness import Staleness
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Table
@@ -85,6 +85,10 @@ class TableState:
     order: dict[str, int] = field(default_factory=dict)
     # Of these, or of those that are being loaded: files of which the table holds an earlier content.
     again: set[str] = field(default_factory=set)
+    # Files that it may hold and that were withdrawn.
+    withdrawn: set[str] = field(default_factory=set)
+    # It is declared anew: nothing that it holds is as its declaration says until a job has made it so.
+    anew: Anew = ""
     loading: int | None = None  # the earliest arrival in the running job
     promises: deque[tuple[int, int]] = field(default_factory=deque)
     promised_us: int | None = None  # the latest that became true

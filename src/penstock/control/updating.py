@@ -66,6 +66,8 @@ class Updating(Backfilling, Filing):
         for file in job.files:
             if state.files.get(file.uri) == file:  # else other content came after the decision
                 del state.files[file.uri], state.order[file.uri]
+        state.withdrawn.difference_update(job.withdrawn)
+        state.anew = ""
         if job.table in self.awaited and not self._more_is_awaited(job.table):
             everything = EVERYTHING if state.table.is_base else PartitionSet()
             self.awaited.started(job.table, everything | partitions_of(job.pieces))
@@ -159,7 +161,7 @@ class Updating(Backfilling, Filing):
             leader.last_finished_us,
             leader.last_how,
         )
-        follower.seen_us = leader.seen_us
+        follower.seen_us, follower.anew = leader.seen_us, ""
         follower.counts.updates += 1
 
     def _touch(self, name: str) -> None:
@@ -317,6 +319,8 @@ class Updating(Backfilling, Filing):
         if files and state.loading is not None:
             state.order |= dict.fromkeys(files, state.loading)
         state.files = files | state.files
+        state.withdrawn |= set(job.withdrawn).difference(state.files)
+        state.anew = job.anew or state.anew
         state.loading, state.redefined, state.overrun = None, False, False
         grain = state.table.grain
         for piece in job.pieces:

@@ -57,6 +57,8 @@ class FeedConfig(Strict):
     jitter: Duration | None = None
     punctuation: str | None = None
     mode: Literal["append", "snapshot"] = "append"
+    # What orders files that state the same partitions.
+    order: str = "arrival"
     options: dict[str, Option] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000

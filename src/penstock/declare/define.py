@@ -9,7 +9,9 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from hashlib import sha256
 
+from penstock.control.redefinition import SEAM
 from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
 from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT
@@ -22,7 +24,7 @@ from penstock.declare.sql_times import time_ranges
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
 from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
-from penstock.model.schema import Schema
+from penstock.model.schema import Schema, ddl
 from penstock.model.tables import Table
 from penstock.model.time import HOUR_US
 
@@ -50,6 +52,15 @@ def _is_time(view: View, time: str) -> bool:
 def sql_problems(error: SqlProblem) -> Iterator[Problem]:
     for found in error.problems:
         yield Problem(Location(found.file, found.line), f"{found.found}; {found.expected}")
+
+
+def rows_fingerprint(feed: FeedDeclaration, zone: str) -> str:
+    """Equal as long as the files of a feed give the same rows."""
+    config = feed.config
+    columns = columns_of(feed, "")[0]
+    read_in = zone if config.format != "parquet" else ""
+    text = repr((config.time, config.mode, config.order, config.rules, columns and ddl(columns), read_in))
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 class Definer:
@@ -80,6 +91,9 @@ class Definer:
             definition = self._base(definition)
         else:
             definition = self._view(definition, done)
+        if feed is not None:
+            logic = f"{definition.table.logic}{SEAM}{rows_fingerprint(feed, self.zone)}"
+            definition = replace(definition, table=replace(definition.table, logic=logic))
         plain = declaration.is_plain  # then its feed was checked
         if definition.time is not None and not plain and "partition" not in declaration.broken:
             columns: Shape | None = own or (definition.view.columns if definition.view else None)

@@ -122,6 +122,28 @@ def parse(sql: str, *, file: str, line: int = 1) -> Parsed:
     return Parsed(text, tree, tuple(tokens), tuple(name for name in PARAMETERS if name in used))
 
 
+_BEFORE_ALL = (TokenType.SELECT, TokenType.ALL, TokenType.COMMA, TokenType.DOT)
+
+
+def carrying_sql(parsed: Parsed, column: str) -> str | None:
+    """A simple SELECT, as it was written, that hands a further column of its source on; None if it is not so simple."""
+    kinds = [token.token_type for token in parsed.tokens]
+    if kinds[0] is not TokenType.SELECT or kinds.count(TokenType.SELECT) != 1:
+        return None
+    depth = 0
+    for number, token in enumerate(parsed.tokens):
+        if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
+            depth += 1
+        elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET):
+            depth -= 1
+        elif token.token_type is TokenType.STAR and not depth and kinds[number - 1] in _BEFORE_ALL:
+            return parsed.sql  # all columns, this one too
+        elif token.token_type is TokenType.FROM and not depth:
+            here = token.start - parsed.tokens[0].start
+            return f"{parsed.sql[:here]}, {column} {parsed.sql[here:]}"
+    return None
+
+
 def sources(sql: str, *, file: str = "<sql>", line: int = 1) -> tuple[str, ...]:
     """The tables that the query reads, in order of first appearance.
 

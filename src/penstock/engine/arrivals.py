@@ -220,7 +220,7 @@ class Arrivals:
             # A loaded file that says nothing now says that there are no rows.
             look = replace(look, reason=None)
         status = "quarantined" if look.reason is not None else "loaded" if look.promise is not None else "pending"
-        self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
+        file = self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
         if look.reason is not None:
             return [FileQuarantined(now_us, feed.name, file, look.reason)]
         if look.promise is not None:

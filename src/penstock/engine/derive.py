@@ -122,6 +122,8 @@ class Derivation:
     def _folds(self) -> bool:
         if not self.definition.table.foldable or not any(piece.need.append for piece in self.job.pieces):
             return False
+        if self.job.anew:
+            return False
         view = self.definition.view
         assert view is not None
         if isinstance(view.how, Aggregate) and view.how.state:

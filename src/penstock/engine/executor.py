@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -35,7 +35,6 @@ from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.schema import Schema
-from penstock.model.time import BEGIN_US, END_US
 from penstock.requests.needs import changed_by
 from penstock.store.store import Fenced, Store
 from penstock.tables import Catalogue, Change, DataFile, Note, SchemaConflict
@@ -58,7 +57,11 @@ class Made:
     files: tuple[DataFile, ...]
     # Partitions whose files end: () none, None all of the table.
     replace: tuple[Interval, ...] | None = ()
+    # Single files that end.
     drop: tuple[int, ...] = ()
+    # The event times of rows that are gone with those; and whether the files hold nothing but rows that stay.
+    lost: tuple[Interval, ...] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Computed:
     quarantined_rows: int = 0
     # Of a flow: the rows of its activities, times, memory.
     report: FlowReport | None = None
+    # Of a load: in which stretches of time each file has rows.
+    spans: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 
 
 class Compute(Protocol):
@@ -176,13 +181,14 @@ class Executor:
                 for each, one in parts:
                     publications += self._recorded(conn, each, one, snapshot, at_us)
             self._step("version recorded")
+            if job.anew == "files":
+                self.store.let_go(conn, job.table)
+            elif job.withdrawn:
+                self.store.let_go(conn, job.table, job.withdrawn)
             if job.files:
                 feed = self.warehouse.definitions[job.table].table.feed
                 assert feed is not None
-                span = _span(publications[0].changed)
-                if not self.warehouse.graph.flows[job.table] and not self.warehouse.definitions[job.table].restated:
-                    span = (BEGIN_US, END_US - 1)  # without times any row may be of any file
-                self.store.mark_loaded(conn, job.table, feed, job.files, span)
+                self.store.mark_loaded(conn, job.table, feed, job.files, computed[0].spans)
                 self._loaded(conn, feed)
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
@@ -227,11 +233,12 @@ class Executor:
 
     def _ranges(self, table: str, computed: Computed) -> list[Interval]:
         time, zone = self.warehouse.definitions[table].time, zone_of(self.warehouse.zone)
-        return [r for made in self._own(table, computed) for r in time_range(made.files, time, zone)] if time else []
+        new = (made.files for made in self._own(table, computed) if not made.kept)
+        return [r for files in new for r in time_range(files, time, zone)] if time else []
 
     def _complete(self, job: Job, computed: Computed) -> int | None:
         """Up to which time the table is complete when this is published."""
-        if job.kind != "load":
+        if job.kind != "load" or job.complete_us is not None:
             return job.complete_us
         definition = self.warehouse.definitions[job.table]
         feed = self.warehouse.graph.feeds[definition.table.feed or ""]
@@ -249,22 +256,24 @@ class Executor:
     ) -> Publication:
         own = self._own(table, computed)
         ranges = self._ranges(table, computed)
-        pieces = [(piece.start_us, piece.end_us) for piece in job.pieces]
         if job.kind == "load":
             flows = self.warehouse.graph.flows[table]
-            changed = PartitionSet.of(*ranges, *pieces).intervals if flows else ()
+            # What was asked for is made again from its files; of what was corrected it is known what went.
+            asked = [(piece.start_us, piece.end_us) for piece in job.pieces if piece.need.requests]
+            lost = [interval for made in own for interval in made.lost]
+            changed = PartitionSet.of(*ranges, *asked, *lost).intervals if flows else ()
         else:
             changed = changed_by(job.pieces, job.edge_us)
         return Publication(
             table=table,
             snapshot=snapshot,
-            append=all(made.replace == () for made in own),
+            append=all(made.replace == () and not made.drop for made in own),
             changed=changed,
             complete_us=complete_us,
             leading_us=max((end - 1 for _, end in ranges), default=None),
             begin_us=min((start for start, _ in ranges), default=None),
-            rows=sum(file.records for made in own for file in made.files),
-            size_bytes=sum(file.size_bytes for made in own for file in made.files),
+            rows=sum(file.records for made in own if not made.kept for file in made.files),
+            size_bytes=sum(file.size_bytes for made in own if not made.kept for file in made.files),
             files=sum(len(made.files) for made in own if made.replace == ()),
             quarantined_rows=computed.quarantined_rows if table == job.table else 0,
         )
@@ -312,10 +321,6 @@ def _changes(made: Sequence[Made]) -> list[Change]:
         )
         for table, parts in by_table.items()
     ]
-
-
-def _span(ranges: Sequence[Interval]) -> Interval | None:
-    return (ranges[0][0], ranges[-1][1] - 1) if ranges else None
 
 
 def _is_there(path: Path, file: FeedFile) -> bool:

@@ -17,7 +17,7 @@ from penstock.engine.load import infer_schema
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema, ddl, parse_ddl
 from penstock.store import schema as tables
-from penstock.store.store import Store
+from penstock.store.store import Store, feed_file
 
 # From how many files columns are inferred.
 _FIRST = 20
@@ -88,7 +88,7 @@ class FeedSchemas:
                 .where(own.feed == feed, own.status.in_(["pending", "loaded"]), own.size_bytes > 0)
                 .order_by(own.arrived_us, own.mtime_ns, own.uri)
             )
-            there = (FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in rows)
+            there = (feed_file(row) for row in rows)
             files = list(islice((file for file in there if (folder / file.uri).exists()), _FIRST))
         if not files:
             raise PenstockError(

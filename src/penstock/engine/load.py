@@ -23,11 +23,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from penstock.control.events import FeedFile
 from penstock.declare.api import FeedDeclaration
+from penstock.declare.sql_parse import carrying_sql
 from penstock.declare.warehouse import Definition
 from penstock.engine.executor import BadFiles
 from penstock.engine.inspect import check_shape, parquet_schema, spark_type
 from penstock.engine.links import Links
 from penstock.engine.parquets import converted_types, write_converted
+from penstock.engine.provenance import FILE, tagged
 from penstock.engine.records import Malformed, TextForm, header, read_by_spark, write_lines, write_records
 from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
 from penstock.engine.spark import settings_kept
@@ -350,30 +352,62 @@ def _infer_parquet(
 
 def base_rows(
     session: SparkSession, definition: Definition, reader: FeedReader, files: Sequence[FeedFile], arrived_us: int
+) -> tuple[DataFrame, list[Observation]]:
+    """The rows that the base table gets, each with the number of its file, and counts of those refused that are known once
+    they were written."""
+    declaration = definition.declaration
+    view = definition.view
+    carrying = carrying_sql(view.parsed, FILE) if view is not None else None
+    as_they_are = declaration.is_plain or definition.flow is not None
+    if as_they_are or len(files) == 1 or carrying is not None:
+        good, seen = _good_rows(session, reader, files, arrived_us)
+        if as_they_are:
+            return good, [seen] if seen else []
+        if carrying is not None:
+            good.createOrReplaceTempView(reader.feed.name)
+            rows = session.sql(carrying)
+            visible = [quoted(name) for name in rows.columns if name != FILE]
+            return rows.selectExpr(*visible, FILE), [seen] if seen else []
+        rows = _transformed(session, definition, reader, good.drop(FILE))
+        return rows.selectExpr("*", tagged(files[0].id)), [seen] if seen else []
+    # What it does to rows it does file by file, so that each of them is known by its file.
+    parts = [base_rows(session, definition, reader, [file], arrived_us) for file in files]
+    return reduce(DataFrame.unionAll, (rows for rows, _ in parts)), [one for _, seen in parts for one in seen]
+
+
+def _good_rows(
+    session: SparkSession, reader: FeedReader, files: Sequence[FeedFile], arrived_us: int
 ) -> tuple[DataFrame, Observation | None]:
-    """The rows that the base table gets, and a count of those refused that is known once they were written."""
-    raw = reader.frame(session, files)
+    """The rows of files that are not refused."""
     names = [quoted(column.name) for column in reader.schema]
+    if len(files) == 1:
+        raw, number = reader.frame(session, files), tagged(files[0].id)
+    else:
+        raw = reader.frame(session, files, tagged=True)
+        number = f"array({', '.join(f'{file.id}L' for file in files)})[{TAG}] as {FILE}"
     seen: Observation | None = None
     if (reason := reader.reason(arrived_us)) != "cast(null as string)":
         seen = Observation()
-        raw = raw.selectExpr(*names, f"{reason} as {REASON}")
+        raw = raw.selectExpr(*names, number, f"{reason} as {REASON}")
         raw = raw.observe(seen, F.expr(f"count({REASON}) as refused"))
-        raw = raw.where(f"{REASON} is null")
-    good = raw.selectExpr(*names)
-    declaration = definition.declaration
-    if declaration.function is not None:
+        return raw.where(f"{REASON} is null").drop(REASON), seen
+    return raw.selectExpr(*names, number), None
+
+
+def _transformed(session: SparkSession, definition: Definition, reader: FeedReader, rows: DataFrame) -> DataFrame:
+    """What a base table's own function or SELECT makes of rows."""
+    function = definition.declaration.function
+    if function is not None:
         with settings_kept(session):
-            result = declaration.function(good)
+            result = function(rows)
         if not isinstance(result, DataFrame):
             raise RowsProblem(
                 f"the function of `{definition.name}` returned {type(result).__name__}, expected a DataFrame"
             )
-        return result, seen
-    if definition.view is not None:
-        good.createOrReplaceTempView(reader.feed.name)
-        return session.sql(definition.view.sql), seen
-    return good, seen
+        return result
+    assert definition.view is not None
+    rows.createOrReplaceTempView(reader.feed.name)
+    return session.sql(definition.view.sql)
 
 
 def refused_of(seen: Observation) -> int:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from penstock.control.events import FeedFile, FilesOffered, PunctuationArrived
+from penstock.control.events import FilesOffered, PunctuationArrived
+from penstock.control.redefinition import what_is_anew
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
-from penstock.store.store import Store
+from penstock.store.store import Store, feed_file, spans_of
 
 _AT_ONCE = 500
 
@@ -25,17 +26,24 @@ def offered(
     """
     for name, table in warehouse.graph.tables.items():
         before = state.tables.get(name)
-        if table.feed is None or table.leader is not None or (before is not None and before.table.feed == table.feed):
+        if table.feed is None or table.leader is not None:
             continue
-        rows = [row for row in store.not_loaded(conn, name, table.feed) if row.uri not in markers[table.feed]]
-        rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
+        known = before or state.retired.get(name)
+        anew = known is not None and "files" in (what_is_anew(known.table, table), known.anew)
+        if before is not None and not anew:
+            continue
+        # What it is made anew from may be gone: then its rows are taken along, or it says so.
+        found = store.delivered(conn, table.feed) if anew else store.not_loaded(conn, name, table.feed)
+        rows = [row for row in found if row.uri not in markers[table.feed]]
+        if not anew:
+            rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
         promised = _promised(store, conn, table.feed) if rows else None
         for some in (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)):
             yield FilesOffered(
                 now_us,
                 name,
-                tuple(FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in some),
-                tuple((row.min_us, row.max_us + 1) for row in some if row.min_us is not None),
+                tuple(feed_file(row) for row in some),
+                () if anew else tuple(span for row in some for span in spans_of(row)),
                 promised if some[-1] is rows[-1] else None,
             )
 

@@ -46,7 +46,7 @@ def retry(warehouse: Warehouse, store: Store, state: State, names: Sequence[str]
             if row is not None and row.status not in ("quarantined", UNREAD):
                 continue  # someone was faster
             file, mtime_ns = again
-            store.put_file(conn, found.feed, file, mtime_ns, "pending")
+            file = store.put_file(conn, found.feed, file, mtime_ns, "pending")
             span = store.loaded_span(conn, found.feed, file.uri)
             if span is not None:  # it was good before it was bad
                 events.append(FileRewritten(now_us, found.feed, file, span))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import date, datetime, tzinfo
 from pathlib import Path
 from typing import cast
 
@@ -186,6 +186,11 @@ def time_range(files: Sequence[DataFile], time: str, zone: tzinfo) -> list[tuple
         if stats is not None and stats.min is not None and stats.max is not None:
             found.append((parse_stat(stats.min, zone), parse_stat(stats.max, zone) + 1))
     return found
+
+
+def instant_of(value: date | datetime, zone: tzinfo) -> int:
+    """The instant of a value of a time column."""
+    return parse_stat(str(value), zone)
 
 
 def parse_stat(text: str, zone: tzinfo) -> int:

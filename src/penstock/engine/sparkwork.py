@@ -6,47 +6,35 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import FeedFile, Job
+from penstock.control.events import Job
 from penstock.declare.sqlview import Aggregate
 from penstock.declare.warehouse import Definition, Warehouse
+from penstock.engine.baseload import BaseLoad
 from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
-from penstock.engine.executor import BadFiles, Computed, Made, explain_error
+from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.progress import Watched
-from penstock.engine.flows.realise import FILE, hidden_of
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.leftovers import job_folders, remove_written
 from penstock.engine.links import Links
-from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
-from penstock.engine.rows import RowsProblem, Staged, read_files, stage, within
+from penstock.engine.load import FeedReader
+from penstock.engine.provenance import COLUMN
+from penstock.engine.rows import Staged, read_files, stage
 from penstock.engine.shared import SharedReads, shared_sources
 from penstock.engine.spark import ENDED, SparkProblem, is_alive
-from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE
-from penstock.model.partitions import EMPTY, PartitionSet
+from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Schema
-from penstock.requests.needs import partitions_of
 from penstock.store.store import Store
 from penstock.tables import Catalogue, DataFile
 
 SMALL_FILE_BYTES = 32 << 20
 WORTH_MERGING = 8
 MERGED_AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a load staged for each table, and how many rows of its files were refused."""
-
-    staged: dict[str, Staged]
-    refused: int
-    report: FlowReport | None = None
 
 
 class SparkWork:
@@ -128,187 +116,10 @@ class SparkWork:
 
     def _load(self, job: Job, definition: Definition, folder: str) -> Computed:
         reader = self._reader(definition)
-        self._still_there(reader, job.files)
-        table = definition.table
-        snapshot = definition.restated
-        # Of snapshots without partitions only the newest counts.
-        files = job.files[-1:] if snapshot and table.grain is WHOLE else job.files
-        made: list[Made] = []
-        refused = 0
-        report: FlowReport | None = None
-        restate = partitions_of(list(job.pieces))
-        if files:
-            loaded = self._load_files(job, definition, reader, files, folder, restate, inside=False)
-            refused, report = loaded.refused, loaded.report
-            for name, staged in loaded.staged.items():
-                if not snapshot or name not in self.warehouse.definitions:
-                    ended: tuple[tuple[int, int], ...] | None = ()
-                elif table.grain is WHOLE:
-                    ended = None
-                else:
-                    starts = {file.partition_us for file in staged.files}
-                    ended = tuple((start, start + 1) for start in sorted(starts))
-                made.append(Made(name, staged.schema, staged.files, ended))
-        if restate:
-            made += self._restate(job, definition, reader, files, folder, restate)
-        if refused:
-            made.append(self._quarantine(job, reader, files, folder))
-        self._still_there(reader, job.files)
-        rejected = refused + (report.rejected if report is not None else 0)
-        return Computed(tuple(made), "restate" if restate else "load", rejected, report)
-
-    def _load_files(
-        self,
-        job: Job,
-        definition: Definition,
-        reader: FeedReader,
-        files: Sequence[FeedFile],
-        folder: str,
-        restate: PartitionSet,
-        *,
-        inside: bool,
-    ) -> Loaded:
-        """Stage the rows of files: those in the restated partitions, or those outside."""
-        size = sum(file.size_bytes for file in files)
-        arrived = max(file.arrived_us for file in files)
-        try:
-            if definition.declaration.every and len(files) > 1:
-                parts = [
-                    self._load_files(job, definition, reader, [file], f"{folder}-{number}", restate, inside=inside)
-                    for number, file in enumerate(files)
-                ]
-                staged_ = [part.staged[job.table] for part in parts]
-                every = tuple(file for part in staged_ for file in part.files)
-                whole = replace(staged_[0], files=every)
-                return Loaded({job.table: whole}, sum(part.refused for part in parts))
-            rows, seen = base_rows(self.session, definition, reader, files, arrived)
-            if definition.declaration.every:
-                # Snapshots are told apart by when they came.
-                rows = rows.selectExpr(
-                    "*",
-                    f"{arrived * 1000 + job.files.index(files[0]) if files[0] in job.files else arrived * 1000}L as {FILE}",
-                )
-            folder += "-restated" if inside else ""
-
-            def only(own: Definition) -> str | None:
-                if not restate:
-                    return None
-                condition = within(own.time, restate) if own.time is not None else "true"
-                return condition if inside else f"not ({condition})"
-
-            if definition.flow is not None:
-                report, staged = self.flows.load(job, definition, rows, size, folder, only)
-            else:
-                condition = only(definition)
-                rows = rows if condition is None else rows.where(condition)
-                report, staged = None, {job.table: self._stage(rows, definition, folder, size, hidden_of(rows))}
-            return Loaded(staged, refused_of(seen) if seen is not None else 0, report)
-        except RowsProblem:
-            raise
-        except (PySparkException, Py4JJavaError) as error:
-            self._find_bad_files(reader, files, error)
-            raise
-
-    def _restate(
-        self,
-        job: Job,
-        definition: Definition,
-        reader: FeedReader,
-        files: Sequence[FeedFile],
-        folder: str,
-        partitions: PartitionSet,
-    ) -> list[Made]:
-        """Partitions made again from all delivered files that have rows in them."""
-        assert definition.table.feed is not None
-        with self.store.read() as conn:
-            rows = [row for start, end in partitions for row in self.store.loaded_within(conn, job.table, start, end)]
-            if definition.restated and definition.table.grain is WHOLE:
-                rows = self.store.last_loaded(conn, job.table)
-        new = {file.uri for file in files}
-        known = {
-            row.uri: FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us)
-            for row in rows
-            if row.uri not in new
-        }
-        every = [*known.values(), *files]
-        gone = [(file, "loaded before, but needed again and no longer there") for file in known.values()
-                if not (reader.folder / file.uri).exists()]  # fmt: skip
-        if gone:
-            raise RowsProblem(
-                f"`{job.table}` must be made again from its files, but {gone[0][0].uri} is no longer there; put it back "
-                "and type `penstock retry`"
-            )
-        if not every:
-            tables = (self.warehouse.definitions[name] for name in self.warehouse.graph.made_with(job.table))
-            return [Made(own.name, own.schema or (), (), partitions.intervals) for own in tables]
-        if definition.restated:
-            return self._newest_of_each(job, definition, reader, every, folder, partitions)
-        loaded = self._load_files(job, definition, reader, every, folder, partitions, inside=True)
-        # Refused rows were told when they came first.
-        return [
-            Made(name, staged.schema, staged.files, partitions.intervals)
-            for name, staged in loaded.staged.items()
-            if name in self.warehouse.definitions
-        ]
-
-    def _newest_of_each(
-        self,
-        job: Job,
-        definition: Definition,
-        reader: FeedReader,
-        files: Sequence[FeedFile],
-        folder: str,
-        partitions: PartitionSet,
-    ) -> list[Made]:
-        """Where each file states whole partitions, the newest that has rows of a partition is what counts."""
-        grain = definition.table.grain
-        left = partitions
-        staged: dict[str, list[Staged]] = {}
-        for number, file in enumerate(sorted(files, key=lambda file: file.arrived_us, reverse=True)):
-            if not left:
-                break
-            loaded = self._load_files(job, definition, reader, [file], f"{folder}-{number}", left, inside=True)
-            for name, found in loaded.staged.items():
-                if name in self.warehouse.definitions:
-                    staged.setdefault(name, []).append(found)
-            starts = {one.partition_us for found in loaded.staged.values() for one in found.files}
-            stated = PartitionSet.of(*(grain.hull(start, start + 1) for start in starts))
-            left = EMPTY if grain is WHOLE else left - stated
-        ended = None if grain is WHOLE else partitions.intervals
-        return [
-            Made(name, parts[0].schema, tuple(one for part in parts for one in part.files), ended)
-            for name, parts in staged.items()
-        ]
-
-    def _still_there(self, reader: FeedReader, files: Sequence[FeedFile]) -> None:
-        bad = []
-        for file in files:
-            path = reader.folder / file.uri
-            if not path.exists():
-                bad.append((file, "the file vanished before it was loaded"))
-            elif path.stat().st_size != file.size_bytes:
-                bad.append((file, "the file changed while it was being loaded; it is taken up again when it is whole"))
-        if bad:
-            raise BadFiles(bad)
-
-    def _find_bad_files(self, reader: FeedReader, files: Sequence[FeedFile], error: Exception) -> None:
-        """A load failed: find out whether single files are to blame, so that the others can go on."""
-        bad = []
-        for file in files:
-            try:
-                reader.frame(self.session, [file]).write.format("noop").mode("overwrite").save()
-            except (PySparkException, Py4JJavaError) as found:
-                bad.append((file, explain_error(found).splitlines()[0]))
-        if bad:
-            raise BadFiles(bad) from error
-
-    def _quarantine(self, job: Job, reader: FeedReader, files: Sequence[FeedFile], folder: str) -> Made:
-        name = f"{job.table}_quarantine"
-        root = self.catalogue.folder(name)
-        arrived = max(file.arrived_us for file in files)
-        rows = reader.refused(self.session, files, arrived, job.id)
-        staged = stage(rows, Path(root) / folder, root, None, WHOLE, 0)
-        return Made(name, QUARANTINE, staged.files)
+        load = BaseLoad(
+            self.session, self.warehouse, self.store, self.catalogue, self.flows, job, definition, reader, folder
+        )
+        return load.run()
 
     # Derived tables
 
@@ -342,6 +153,8 @@ class SparkWork:
             staged = self._stage(output.frame, definition, name, output.input_bytes, output.hidden)
             check_partitions(job.table, staged.files, output.partitions, partitioned)
             ended: tuple[tuple[int, int], ...] | None = output.partitions.intervals if partitioned else None
+            if job.anew:
+                ended = None  # what stands there was made by another declaration
             made.append(Made(job.table, staged.schema, staged.files, () if output.append else ended))
         return Computed(tuple(made), how)
 
@@ -372,6 +185,8 @@ class SparkWork:
 
 
 def _hidden(definition: Definition) -> Schema:
+    if definition.table.is_base:
+        return (COLUMN,)
     view = definition.view
     if view is not None and isinstance(view.how, Aggregate) and definition.table.foldable:
         return view.how.state

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
-FORMAT = 2
+FORMAT = 3
 
 metadata = MetaData()
 
@@ -32,11 +32,13 @@ file = Table(
     Column("checksum", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("mtime_ns", BigInteger, nullable=False),
-    Column(
-        "status", Text, nullable=False
-    ),  # pending, loaded (by a table at least), quarantined, unread (gone or locked when wanted)
+    # pending, loaded (by a table at least), quarantined, withdrawn, unread (gone or locked when wanted)
+    Column("status", Text, nullable=False),
     Column("arrived_us", BigInteger, nullable=False),
     Column("reason", Text),
+    # The number of this content, and what orders it among files that state the same partitions.
+    Column("id", BigInteger, nullable=False, server_default="0"),
+    Column("order_key", Text, nullable=False, server_default=""),
 )
 
 # Which content of a file each table holds, and of which event times: a feed may fill several tables, each at its own pace.
@@ -49,9 +51,12 @@ loaded = Table(
     # Which content: one that comes again after another is a new arrival.
     Column("checksum", Text, nullable=False),
     Column("arrived_us", BigInteger, nullable=False),
-    # What must be made again if the file is rewritten; null if it brought no rows.
+    # The first and last event time of its rows; null if it brought none. And the stretches of time that have some, as JSON.
     Column("min_us", BigInteger),
     Column("max_us", BigInteger),
+    Column("spans", Text),
+    # The number of the content; 0 for one that was loaded before rows knew their file.
+    Column("file_id", BigInteger, nullable=False, server_default="0"),
     Index("penstock_loaded_range", "table_name", "min_us", "max_us"),
     Index("penstock_loaded_file", "feed", "uri"),
 )

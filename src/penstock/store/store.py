@@ -7,8 +7,9 @@ at the start (BEGIN IMMEDIATE), so that a transaction never fails half-way becau
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sqlalchemy.pool import QueuePool
 
 from penstock.control.events import Event, FeedFile
 from penstock.errors import PenstockError
+from penstock.model.partitions import Interval, PartitionSet
 from penstock.store import schema as tables
 from penstock.store.codec import decode, encode, subject
 from penstock.store.upgrade import upgrade
@@ -64,7 +66,20 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
+_NEXT_FILE = "next file"
 _SAME = (tables.loaded.c.checksum == tables.file.c.checksum) & (tables.loaded.c.arrived_us == tables.file.c.arrived_us)
+
+
+def feed_file(row: Any) -> FeedFile:
+    """The file of a row of what is known of files."""
+    return FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us, row.id, row.order_key)
+
+
+def spans_of(row: Any) -> tuple[Interval, ...]:
+    """The stretches of time in which a loaded file has rows."""
+    if row.spans is not None:
+        return tuple((start, end) for start, end in json.loads(row.spans))
+    return () if row.min_us is None else ((row.min_us, row.max_us + 1),)
 
 
 class Store:
@@ -201,8 +216,11 @@ class Store:
 
     def put_file(
         self, conn: Connection, feed: str, file: FeedFile, mtime_ns: int, status: str, reason: str | None = None
-    ) -> None:
-        """What is new of a file."""
+    ) -> FeedFile:
+        """What is new of a file. A content that has no number yet gets one, which no other ever had."""
+        if not file.id:
+            file = replace(file, id=int(self.fact(conn, _NEXT_FILE) or 1))
+            self.set_fact(conn, _NEXT_FILE, str(file.id + 1))
         row = {
             "feed": feed,
             "uri": file.uri,
@@ -212,8 +230,11 @@ class Store:
             "status": status,
             "arrived_us": file.arrived_us,
             "reason": reason,
+            "id": file.id,
+            "order_key": file.order,
         }
         conn.execute(self._upsert(tables.file, row, ["feed", "uri"]))
+        return file
 
     def touch_file(self, conn: Connection, feed: str, uri: str, size_bytes: int, mtime_ns: int) -> None:
         conn.execute(
@@ -223,10 +244,14 @@ class Store:
         )
 
     def mark_loaded(
-        self, conn: Connection, table: str, feed: str, files: Sequence[FeedFile], span: tuple[int, int] | None
+        self,
+        conn: Connection,
+        table: str,
+        feed: str,
+        files: Sequence[FeedFile],
+        spans: Mapping[str, Sequence[Interval]],
     ) -> None:
-        """A table holds these files now."""
-        low, high = span or (None, None)
+        """A table holds these files now; `spans` has the stretches of time in which each has rows."""
         own = tables.file.c
         for start in range(0, len(files), 500):
             some = files[start : start + 500]
@@ -237,8 +262,10 @@ class Store:
                     "feed": feed,
                     "checksum": file.checksum,
                     "arrived_us": file.arrived_us,
-                    "min_us": low,
-                    "max_us": high,
+                    "file_id": file.id,
+                    "min_us": span[0][0] if (span := spans.get(file.uri, ())) else None,
+                    "max_us": span[-1][1] - 1 if span else None,
+                    "spans": json.dumps(span),
                 }
                 for file in some
             ]
@@ -254,11 +281,31 @@ class Store:
     def loaded_span(self, conn: Connection, feed: str, uri: str) -> tuple[tuple[int, int], ...] | None:
         """The event times that tables hold of a file, whichever content of it they loaded; none if no table has it."""
         own = tables.loaded.c
-        found = select(func.count(), func.min(own.min_us), func.max(own.max_us)).where(own.feed == feed, own.uri == uri)
-        count, low, high = conn.execute(found).one()
-        if not count:
-            return None
-        return () if low is None else ((low, high + 1),)
+        found = conn.execute(select(tables.loaded).where(own.feed == feed, own.uri == uri)).all()
+        return PartitionSet.of(*(span for row in found for span in spans_of(row))).intervals if found else None
+
+    def held(self, conn: Connection, table: str, uris: Sequence[str] | None = None) -> dict[str, Any]:
+        """Which content of these files, or of all, a table holds, by name."""
+        own = tables.loaded.c
+        every = select(tables.loaded).where(own.table_name == table)
+        if uris is None:
+            return {row.uri: row for row in conn.execute(every)}
+        found: dict[str, Any] = {}
+        for start in range(0, len(uris), 500):
+            rows = conn.execute(every.where(own.uri.in_(uris[start : start + 500])))
+            found.update({row.uri: row for row in rows})
+        return found
+
+    def held_within(self, conn: Connection, table: str, low_us: int, high_us: int) -> list[Any]:
+        """The contents that a table holds and that may have rows of a stretch of time."""
+        own = tables.loaded.c
+        every = select(tables.loaded).where(own.table_name == table, own.min_us < high_us, own.max_us >= low_us)
+        return list(conn.execute(every))
+
+    def let_go(self, conn: Connection, table: str, uris: Iterable[str] | None = None) -> None:
+        """A table no longer holds these files, or any."""
+        gone = delete(tables.loaded).where(tables.loaded.c.table_name == table)
+        conn.execute(gone if uris is None else gone.where(tables.loaded.c.uri.in_(list(uris))))
 
     def _loaded(self, table: str) -> Any:
         """The files of which a table holds the newest content."""
@@ -282,15 +329,21 @@ class Store:
         own = tables.file.c
         return list(conn.execute(self._loaded(table).order_by(own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)))
 
+    def delivered(self, conn: Connection, feed: str) -> list[Any]:
+        """All files that a feed delivered and that were not set aside, oldest first."""
+        own = tables.file.c
+        every = select(tables.file).where(own.feed == feed, own.status.in_(("pending", "loaded")))
+        return list(conn.execute(every.order_by(own.arrived_us, own.mtime_ns, own.uri)))
+
     def not_loaded(self, conn: Connection, table: str, feed: str) -> list[Any]:
         """Files that a feed delivered and a table does not hold, oldest first, each with the times of what it holds instead."""
         own, held = tables.file.c, tables.loaded.c
         here = (held.table_name == table) & (held.uri == own.uri) & (held.feed == feed)
         return list(
             conn.execute(
-                select(tables.file, held.min_us, held.max_us)
+                select(tables.file, held.min_us, held.max_us, held.spans)
                 .outerjoin(tables.loaded, here)
-                .where(own.feed == feed, own.status.not_in(["quarantined", "unread"]))
+                .where(own.feed == feed, own.status.in_(("pending", "loaded")))
                 .where(or_(held.checksum.is_(None), not_(_SAME)))
                 .order_by(own.arrived_us, own.mtime_ns, own.uri)
             )

@@ -11,6 +11,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from penstock.engine.provenance import FILE
 from penstock.engine.rows import RowsProblem, quoted, schema_of
 from penstock.engine.spark import settings_kept
 from penstock.flows.activities import (
@@ -49,7 +50,7 @@ _NUMBER, _FOUND, _LAST = "_penstock_n", "_penstock_found", "_penstock_last"
 # Hidden columns that rows of a flow may have; nobody sees them. The delivered file that a row came from rides along wherever a
 # row comes from one row. Where there are rows of many snapshots, of each the number tells which: everything is then done
 # within each snapshot.
-FILE, SNAPSHOT = "_penstock_file", "_penstock_snapshot"
+SNAPSHOT = "_penstock_snapshot"
 HIDDEN = (FILE, SNAPSHOT)
 
 

@@ -20,9 +20,10 @@ from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
 from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.progress import Watched
-from penstock.engine.flows.realise import FILE, SNAPSHOT, hidden_of, shown
+from penstock.engine.flows.realise import SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.leftovers import remove_written
+from penstock.engine.provenance import FILE, tagged
 from penstock.engine.rows import Staged as Files
 from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
 from penstock.flows.activities import Overwrite, Versions
@@ -132,7 +133,8 @@ class FlowWork:
                     for table in self.warehouse.graph.made_with(job.table):
                         check_partitions(table, made[table].files if table in made else (), each, True)
                     done.append((start, report, made))
-        return self._computed(definition, done, partitions.intervals if partitioned else None)
+        # Of a table that is declared anew, what stands there was made by another declaration.
+        return self._computed(definition, done, partitions.intervals if partitioned and not job.anew else None)
 
     def _computed(
         self,
@@ -162,13 +164,14 @@ class FlowWork:
         return Computed(tuple(found), "flow", rejected, report=report)
 
     def load(
-        self, job: Job, definition: Definition, rows: DataFrame, size: int, folder: str, only: Only
+        self, job: Job, definition: Definition, rows: DataFrame, size: int, folder: str, only: Only, file: int | None
     ) -> tuple[FlowReport, dict[str, Files]]:
-        """All targets of a flow over delivered rows. Files of a load may change, so nothing is kept for another try."""
+        """All targets of a flow over delivered rows, with the number of their file if they do not carry it. Files of a load
+        may change, so nothing is kept for another try."""
         assert definition.flow is not None
         (source,) = definition.flow.flow.sources
         given = _Input({source: rows}, {}, size, None)
-        return self._run(job, definition, definition.flow, given, folder, only)
+        return self._run(job, definition, definition.flow, given, folder, only, file=file)
 
     # One run
 
@@ -188,7 +191,9 @@ class FlowWork:
         for step in definition.flow.flow.steps if definition.flow is not None else ():
             if isinstance(step.does, Source) and self.warehouse.definitions[step.does.table].declaration.every:
                 found = stored[step.does.table]
-                sources[step.name] = self._every(found) if step.does.every else self._newest(step.does.table, found)
+                sources[step.name] = (
+                    self._every(found) if step.does.every else self._newest(job, step.does.table, found)
+                )
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
         key = self._key(job, definition, partitions, slices)
@@ -234,13 +239,15 @@ class FlowWork:
         """Rows of every snapshot with the number of their own."""
         return rows.selectExpr(*map(quoted, shown(rows)), f"coalesce({FILE}, 0L) as {SNAPSHOT}")
 
-    def _newest(self, table: str, rows: DataFrame) -> DataFrame:
+    def _newest(self, job: Job, table: str, rows: DataFrame) -> DataFrame:
         """Those of the snapshot that came last. It may have none."""
         with self.store.read() as conn:
-            last = max((row.arrived_us for row in self.store.last_loaded(conn, table)), default=0)
-        (number,) = rows.selectExpr(f"max({FILE})").head() or (None,)
-        newest = number if number is not None and number // 1000 >= last else -1
-        return rows.where(f"{FILE} = {newest}L").drop(FILE)
+            later = self.store.next_version(conn, table, job.pin)
+            number = max((row.id for row in self.store.last_loaded(conn, table)), default=-1)
+        if later is not None:  # another one was loaded after the moment of which the job is
+            (found,) = rows.selectExpr(f"max({FILE})").head() or (None,)
+            number = -1 if found is None else found
+        return rows.where(f"{FILE} = {number}L").drop(FILE)
 
     def _run(
         self,
@@ -251,6 +258,7 @@ class FlowWork:
         folder: str,
         only: Only = lambda _definition: None,
         cut: Mapping[str, str] | None = None,
+        file: int | None = None,
     ) -> tuple[FlowReport, dict[str, Files]]:
         """One run, in which `only` says which rows of a target are kept, and `cut` which refused ones, by a column of theirs."""
         size, key = given.size_bytes, given.key
@@ -262,6 +270,8 @@ class FlowWork:
             root = self.catalogue.folder(table)
             condition = only(own)
             frame = frame if condition is None else frame.where(condition)
+            if file is not None and FILE not in frame.columns:
+                frame = frame.selectExpr("*", tagged(file))
             return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden_of(frame))
 
         name = quarantine_of(typed.flow.name)

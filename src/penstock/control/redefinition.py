@@ -1,0 +1,30 @@
+"""What a changed declaration makes of a table that has rows already."""
+
+from __future__ import annotations
+
+from penstock.control.events import Anew
+from penstock.model.tables import Table
+
+# Between what a base table does to rows and what its feed takes for rows, in the fingerprint of its logic.
+SEAM = "|"
+
+
+def what_is_anew(before: Table, table: Table) -> Anew:
+    """How a table starts anew: not at all; with the `rows` that it has, in other partitions; or, a base table, by reading its
+    `files` again. A view has no rows of its own: it is made again from its sources in any case."""
+    if before.feed != table.feed:
+        return "files" if table.is_base else "rows"
+    if table.is_base and logic_differs(before.logic, table.logic):
+        return "files"
+    if (before.partition, before.zone) != (table.partition, table.zone):
+        return "rows"
+    if not table.is_base and (set(before.sources), before.leader) != (set(table.sources), table.leader):
+        return "rows"
+    return ""
+
+
+def logic_differs(before: str, now: str) -> bool:
+    """Whether rows of a base table would be other ones. What was recorded before feeds were part of it says nothing of them."""
+    if SEAM not in before:
+        return before != now.partition(SEAM)[0]
+    return before != now
