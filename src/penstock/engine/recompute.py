@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import FeedFile, Job
+from penstock.control.events import Job
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.declare.warehouse import Warehouse
@@ -28,7 +28,7 @@ from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.schema import Schema
 from penstock.requests.needs import Piece, restated
-from penstock.store.store import Store
+from penstock.store.store import Store, feed_file
 from penstock.tables import Catalogue, DataFile
 
 _PARTITIONS_AT_ONCE = 100
@@ -143,7 +143,7 @@ class Recompute:
             return
         with self.store.read() as conn:
             rows = self.store.loaded_files(conn, spec.name)
-        files = [FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us) for row in rows]
+        files = [feed_file(row) for row in rows]
         folder = self.warehouse.declarations.folder
         gone = [file.uri for file in files if not (folder / file.uri).exists()]
         if gone or feed.mode == "snapshot":
@@ -155,7 +155,7 @@ class Recompute:
             yield from (Compared(name, None, why) for name in names)
             return
         computed = [
-            self._work.run(Job(identity, spec.name, "load", state.snapshot, files=tuple(some)), identity)
+            self._work.run(Job(identity, spec.name, "load", state.snapshot, files=tuple(some), anew="files"), identity)
             for start in range(0, len(files), _FILES_AT_ONCE)
             if (some := files[start : start + _FILES_AT_ONCE]) and (identity := f"verify-{uuid4().hex[:8]}")
         ]
