@@ -302,6 +302,14 @@ class Store:
         every = select(tables.loaded).where(own.table_name == table, own.min_us < high_us, own.max_us >= low_us)
         return list(conn.execute(every))
 
+    def in_order(self, conn: Connection, table: str) -> list[int]:
+        """The numbers of the contents that a table holds, in the order of their files."""
+        file, own = tables.file.c, tables.loaded.c
+        here = (own.feed == file.feed) & (own.uri == file.uri)
+        found = select(own.file_id, own.arrived_us, file.order_key).outerjoin(tables.file, here)
+        rows = conn.execute(found.select_from(tables.loaded).where(own.table_name == table))
+        return [row[0] for row in sorted(rows, key=lambda row: (row[2] or "", row[1], row[0]))]
+
     def let_go(self, conn: Connection, table: str, uris: Iterable[str] | None = None) -> None:
         """A table no longer holds these files, or any."""
         gone = delete(tables.loaded).where(tables.loaded.c.table_name == table)

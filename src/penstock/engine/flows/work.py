@@ -187,13 +187,11 @@ class FlowWork:
         slices: list[tuple[str, Slice]] = []
         derivation.lookup = self._with_files(definition, derivation.lookup)
         stored = derivation.sources(partitions, slices.append)
-        sources = dict(stored)
+        sources = {table: self._in_order(job, table, rows) for table, rows in stored.items()}
         for step in definition.flow.flow.steps if definition.flow is not None else ():
             if isinstance(step.does, Source) and self.warehouse.definitions[step.does.table].declaration.every:
                 found = stored[step.does.table]
-                sources[step.name] = (
-                    self._every(found) if step.does.every else self._newest(job, step.does.table, found)
-                )
+                sources[step.name] = self._snapshots(job, step.does, found)
         size = sum(found.size_bytes for _, found in slices)
         rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
         key = self._key(job, definition, partitions, slices)
@@ -235,19 +233,32 @@ class FlowWork:
 
         return find
 
-    def _every(self, rows: DataFrame) -> DataFrame:
-        """Rows of every snapshot with the number of their own."""
-        return rows.selectExpr(*map(quoted, shown(rows)), f"coalesce({FILE}, 0L) as {SNAPSHOT}")
+    def _in_order(self, job: Job, table: str, rows: DataFrame) -> DataFrame:
+        """Rows that come with their files, by a number that grows as the files are ordered."""
+        if FILE not in rows.columns:
+            return rows
+        order = self._order(job, table, rows)
+        if order == sorted(order):
+            return rows
+        return rows.withColumn(FILE, F.expr(f"array_position(array({', '.join(f'{n}L' for n in order)}), {FILE})"))
 
-    def _newest(self, job: Job, table: str, rows: DataFrame) -> DataFrame:
-        """Those of the snapshot that came last. It may have none."""
+    def _snapshots(self, job: Job, source: Source, rows: DataFrame) -> DataFrame:
+        """Rows of every snapshot, each with the number of its own; or those of the newest, which may have none."""
+        if source.every:
+            rows = self._in_order(job, source.table, rows)
+            return rows.selectExpr(*map(quoted, shown(rows)), f"coalesce({FILE}, 0L) as {SNAPSHOT}")
+        newest = next(reversed(self._order(job, source.table, rows)), -1)
+        return rows.where(f"coalesce({FILE}, 0L) = {newest}L").drop(FILE)
+
+    def _order(self, job: Job, table: str, rows: DataFrame) -> list[int]:
+        """The numbers of the files that a table held when the job began, in their order."""
         with self.store.read() as conn:
+            order = self.store.in_order(conn, table)
             later = self.store.next_version(conn, table, job.pin)
-            number = max((row.id for row in self.store.last_loaded(conn, table)), default=-1)
-        if later is not None:  # another one was loaded after the moment of which the job is
-            (found,) = rows.selectExpr(f"max({FILE})").head() or (None,)
-            number = -1 if found is None else found
-        return rows.where(f"{FILE} = {number}L").drop(FILE)
+        if later is not None:
+            there = {row[0] for row in rows.select(FILE).distinct().collect()}
+            order = [number for number in order if number in there]
+        return order
 
     def _run(
         self,
