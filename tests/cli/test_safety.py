@@ -140,3 +140,22 @@ def test_what_is_refused_is_told_in_two_lines(project: Write) -> None:
         )
     shown = penstock("verify", "--accept", *at)
     assert shown.exit_code == 1, "an empty catalogue is not accepted over a folder of another"
+
+
+def test_troubles_of_the_disk_are_told(project: Write) -> None:
+    folder = project(FILES)
+    at = ("-p", str(folder))
+    (folder / "warehouse").write_text("a file, not a folder")
+    shown = penstock("status", *at)
+    assert shown.exit_code == 1 and "cannot be written" in shown.stderr and len(shown.stderr.splitlines()) == 2
+    (folder / "warehouse").unlink()
+    assert penstock("status", *at).exit_code == 0
+    (folder / "x").write_text("")
+    shown = penstock("backup", str(folder / "x" / "y"), *at)
+    assert shown.exit_code == 1 and "goes on" in shown.stderr
+    kept = folder.parent / f"{folder.name}-kept"
+    assert penstock("backup", str(kept), *at).exit_code == 0
+    next(kept.glob("store-*.db")).write_text("no database")
+    shown = penstock("restore", str(kept), "--force", *at)
+    assert shown.exit_code == 1 and "database cannot be used" in shown.stderr.replace("\n", " ")
+    assert penstock("status", *at).exit_code == 0

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
 from penstock.cli.render import format_size
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.engine.verify import Progress, Verified
@@ -29,6 +30,23 @@ def register(app: typer.Typer) -> None:
 
 @contextmanager
 def _shown() -> Iterator[Progress]:
+    """Progress, and the troubles of disks and databases told."""
+    from sqlalchemy.exc import DBAPIError  # only commands that need it wait for it
+
+    try:
+        with _bar() as progress:
+            yield progress
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise PenstockError(
+            f"{where}{error.strerror or error}.\nMend that and type the same again: it goes on."
+        ) from None
+    except DBAPIError as error:
+        raise PenstockError(f"the database cannot be used: {error.orig}.\nMend that and type the same again.") from None
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
     """A bar on a terminal, a line for each kind of work elsewhere."""
     if not err.is_terminal:
         told: set[str] = set()

@@ -77,6 +77,8 @@ def read_mark(folder: str | Path) -> Mark | None:
         return Mark(**{one.name: found[one.name] for one in fields(Mark)})
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise NotOurs(f"{path} cannot be read: {error.strerror}.\nIs the disk there, and may you read it?") from None
     except (ValueError, KeyError, TypeError) as error:
         raise NotOurs(
             f"{path} cannot be read: {error}.\nPut it back from a copy, or type `penstock verify --accept` to have it written anew."
@@ -86,13 +88,18 @@ def read_mark(folder: str | Path) -> Mark | None:
 def write_mark(folder: str | Path, mark: Mark) -> None:
     """Whole or not at all, and on disk when this returns. One process at a time: within a transaction of the store."""
     path = Path(folder) / FILE_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{FILE_NAME}.part")
-    with part.open("w", encoding="utf-8") as stream:
-        json.dump({**asdict(mark), "note": _NOTE}, stream, indent=1)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8") as stream:
+            json.dump({**asdict(mark), "note": _NOTE}, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise NotOurs(
+            f"{path} cannot be written: {error.strerror}.\nMake the folder writable, or set another [storage] path."
+        ) from None
 
 
 def read_claim(store: Store, conn: Connection) -> Claim | None:
@@ -150,7 +157,8 @@ class Identity:
             self.store.flush()
             with self.store.write() as conn:
                 if read_claim(self.store, conn) == claim:
-                    self._write(claim, snapshot)
+                    with suppress(NotOurs):  # a full disk, say: it is tried again
+                        self._write(claim, snapshot)
 
     def _settle(self, claim: Claim) -> None:
         with self.store.read() as conn:

@@ -94,9 +94,16 @@ def missing(conn: Connection, data_path: str, known: frozenset[int] = frozenset(
     for start in range(0, len(wanted), 500):
         for one in stored_files(conn, data_path, _file.c.data_file_id.in_(wanted[start : start + 500]) & live):
             checked += 1
-            if "://" not in one.path and not Path(one.path).exists():
+            if "://" not in one.path and not _is_there(one.path):
                 found.append(one)
     return Missing(checked, tuple(found))
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def still_live(conn: Connection, ids: Sequence[int]) -> set[int]:
