@@ -38,6 +38,10 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return made
 
 
+# Where the store makes no difference.
+on_sqlite = pytest.mark.parametrize("site", ["sqlite"], indirect=True)
+
+
 def database(request: pytest.FixtureRequest) -> str:
     global _count
     _count += 1
@@ -141,6 +145,7 @@ def test_backups_while_the_project_runs(site: Site, tmp_path: Path) -> None:
     assert verified(site).ok
 
 
+@on_sqlite
 def test_a_backup_that_is_killed_leaves_the_older_one(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +181,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, point: int) -> Iterator[None]:
             yield
 
 
+@on_sqlite
 def test_a_restore_that_is_killed_is_done_again(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back_up(site, tmp_path / "kept")
     site.work(DELIVERIES[2:])
@@ -198,6 +204,7 @@ def _crash(*_: Any, **__: Any) -> None:
     raise Crash
 
 
+@on_sqlite
 def test_a_move_that_is_killed_anywhere(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The project goes on from either folder, and the same command goes on."""
     mine = site.folder / "warehouse" / "mine.txt"
@@ -233,6 +240,7 @@ def moved(site: Site, new: Path) -> None:
     move(site.warehouse.declarations, new, site.clock.now_us)
 
 
+@on_sqlite
 def test_places_that_are_not_free(site: Site, tmp_path: Path) -> None:
     used = tmp_path / "used"
     used.mkdir()
@@ -252,6 +260,7 @@ def test_places_that_are_not_free(site: Site, tmp_path: Path) -> None:
         put_back(site, tmp_path / "kept", force=True)
 
 
+@on_sqlite
 def test_verify_finds_what_is_wrong_and_mends_what_can_be(site: Site) -> None:
     assert verified(site).ok
     main = site.folder / "warehouse" / "main"
@@ -301,6 +310,7 @@ def test_an_older_database_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
     check(site)
 
 
+@on_sqlite
 def test_what_cannot_be_made_again_is_said(site: Site) -> None:
     for path in (site.folder / "warehouse" / "main" / "alerts").rglob("*.parquet"):
         path.unlink()
