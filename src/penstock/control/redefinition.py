@@ -18,9 +18,24 @@ def what_is_anew(before: Table, table: Table) -> Anew:
         return "files"
     if (before.partition, before.zone) != (table.partition, table.zone):
         return "rows"
-    if not table.is_base and (set(before.sources), before.leader) != (set(table.sources), table.leader):
+    if table.is_base:
+        return ""
+    if (set(before.sources), before.leader, before.when) != (set(table.sources), table.leader, table.when):
         return "rows"
-    return ""
+    return "rows" if loses_columns(before.shape, table.shape) else ""
+
+
+def loses_columns(before: str, now: str) -> bool:
+    """Whether a table no longer has a column, or has it with another type: what it holds cannot stay beside that."""
+    if not before or not now:
+        return False
+    kept = set(now.splitlines())
+    named = {line.rpartition(" ")[0]: line for line in kept}
+    for line in set(before.splitlines()) - kept:
+        name, _, kind = line.rpartition(" ")
+        if name not in named or "?" not in (kind, named[name].rpartition(" ")[2]):
+            return True
+    return False
 
 
 def logic_differs(before: str, now: str) -> bool:

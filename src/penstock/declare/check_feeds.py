@@ -57,6 +57,9 @@ def feed_problems(feed: FeedDeclaration, folder: Path, kept_out: Iterable[Path])
             )
             yield Problem(feed.at("punctuation"), f"{message}; give marker files names of their own, such as *.done")
     yield from _options(feed)
+    if config.order != "arrival" and config.mode == "append":
+        message = f"feed `{feed.name}`: `order` has no effect, as files of an append feed do not replace each other"
+        yield Problem(feed.at("order"), f'{message}; say mode = "snapshot" if they do', "warning")
     if "time" in feed.broken:
         return
     if config.time is None:

@@ -23,6 +23,7 @@ from penstock.declare.values import (
     Folder,
     Name,
     Option,
+    Order,
     Partition,
     Period,
     Policy,
@@ -58,7 +59,7 @@ class FeedConfig(Strict):
     punctuation: str | None = None
     mode: Literal["append", "snapshot"] = "append"
     # What orders files that state the same partitions.
-    order: str = "arrival"
+    order: Order = "arrival"
     options: dict[str, Option] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000

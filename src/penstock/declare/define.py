@@ -94,6 +94,9 @@ class Definer:
         if feed is not None:
             logic = f"{definition.table.logic}{SEAM}{rows_fingerprint(feed, self.zone)}"
             definition = replace(definition, table=replace(definition.table, logic=logic))
+        elif definition.columns is not None:
+            shape = "\n".join(f"{each.name} {(each.type or '?').replace(' ', '')}" for each in definition.columns)
+            definition = replace(definition, table=replace(definition.table, shape=shape))
         plain = declaration.is_plain  # then its feed was checked
         if definition.time is not None and not plain and "partition" not in declaration.broken:
             columns: Shape | None = own or (definition.view.columns if definition.view else None)

@@ -49,6 +49,27 @@ def _zone(value: Any) -> Any:
     return value
 
 
+def _order(value: Any) -> Any:
+    """What orders the files of a feed: `arrival`, `modified`, `name PATTERN` or `column NAME`."""
+    if isinstance(value, str):
+        word, _, rest = value.strip().partition(" ")
+        if word in ("arrival", "modified") and not rest:
+            return word
+        if word == "name" and rest:
+            try:
+                re.compile(rest.strip())
+            except re.error as error:
+                raise ValueError(f"{rest.strip()!r} is not a regular expression: {error}") from None
+            return f"name {rest.strip()}"
+        if word == "column" and rest.strip():
+            return f"column {rest.strip()}"
+        raise ValueError(
+            f"{value!r} is no order of files; write arrival, modified, a part of the name such as 'name v([0-9]+)', "
+            "or 'column NAME'"
+        )
+    return value
+
+
 def _policy(value: Any) -> Any:
     if isinstance(value, str):
         find_policy(value)
@@ -145,6 +166,7 @@ Waits = Annotated[dict[str, Annotated[bool, Field(strict=True)]], BeforeValidato
 Folder = Annotated[str, BeforeValidator(_local)]
 Restated = Annotated[str, BeforeValidator(_timetable)]
 Zone = Annotated[str, BeforeValidator(_zone)]
+Order = Annotated[str, BeforeValidator(_order)]
 Policy = Annotated[str, BeforeValidator(_policy)]
 QueryPolicy = Annotated[str, BeforeValidator(_query_policy)]
 StoreUrl = Annotated[str, BeforeValidator(_store)]

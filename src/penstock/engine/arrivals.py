@@ -22,6 +22,7 @@ from sqlalchemy import Connection
 from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
 from penstock.declare.api import FeedDeclaration
 from penstock.engine.inspect import checksum_of, look_at
+from penstock.engine.provenance import order_of
 from penstock.engine.records import Malformed
 from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
@@ -220,6 +221,7 @@ class Arrivals:
             # A loaded file that says nothing now says that there are no rows.
             look = replace(look, reason=None)
         status = "quarantined" if look.reason is not None else "loaded" if look.promise is not None else "pending"
+        file = replace(file, order=order_of(feed.config.order, file.uri, look.mtime_ns))
         file = self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
         if look.reason is not None:
             return [FileQuarantined(now_us, feed.name, file, look.reason)]

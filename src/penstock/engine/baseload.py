@@ -7,8 +7,11 @@ along into their new partitions, or its files are read again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from penstock.control.events import FeedFile, Job
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
+from penstock.engine.leftovers import delete_files
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.provenance import COLUMN, FILE, spans_by_file
 from penstock.engine.rows import RowsProblem, Staged, instant_of, quoted, read_files, stage, within
@@ -62,8 +66,29 @@ class BaseLoad:
     made: list[Made] = field(default_factory=list)
     refused: int = 0
     reports: list[FlowReport] = field(default_factory=list)
-    # The files whose rows were refused.
+    # The files that were read.
     read: list[FeedFile] = field(default_factory=list)
+    # What was staged of statements that are older than what the table has.
+    superseded: list[DataFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # The files of the job, each with what orders it.
+        self.files = self.job.files
+        kind, _, column = self.reader.feed.config.order.partition(" ")
+        if kind == "column" and self.snapshot_mode:
+            self.files = tuple(replace(file, order=self._greatest(file, column)) for file in self.job.files)
+
+    def _greatest(self, file: FeedFile, column: str) -> str:
+        """The greatest value of a column in a file, as text that compares as the values do."""
+        if not (self.reader.folder / file.uri).exists():
+            return file.order
+        found = self.reader.frame(self.session, [file]).selectExpr(f"max({quoted(column)})").head()
+        value = None if found is None else found[0]
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+            return f"{Decimal(value) + 10**20:048.15f}"
+        if isinstance(value, date):
+            return value.isoformat()
+        return re.sub(r"\d+", lambda number: number[0].zfill(20), str(value or ""))
 
     @property
     def snapshot_mode(self) -> bool:
@@ -90,7 +115,9 @@ class BaseLoad:
         self._still_there(job.files if job.anew != "files" else self.read)
         report = total(self.reports) if self.reports else None
         refused = self.refused + (report.rejected if report is not None else 0)
-        return Computed(tuple(self.made), how, refused, report, self._spans())
+        spans = self._spans()
+        self._remove_superseded()
+        return Computed(tuple(self.made), how, refused, report, spans, self.files)
 
     # What came
 
@@ -98,7 +125,7 @@ class BaseLoad:
         job = self.job
         self._still_there(job.files)
         asked = partitions_of([piece for piece in job.pieces if piece.need.requests])
-        files = self._counting(job.files)
+        files = self._counting(self.files)
         stated = EMPTY
         if files:
             loaded = self._stage_files(files, self.folder, lambda own: _outside(own, asked))
@@ -143,7 +170,23 @@ class BaseLoad:
         """Where each file states whole partitions, an older statement that comes late does not count."""
         if self.reader.feed.config.order == "arrival" or not files:
             return files
-        return files
+        again = {file.uri for file in self.files}
+        with self.store.read() as conn:
+            ranked = self.store.ranked(conn, self.job.table)
+        ranks = {row.file_id: (row.order_key, row.arrived_us, row.file_id) for row in ranked if row.uri not in again}
+        mine = max(_rank(file) for file in self.files)
+        stored, _ = self._stored(
+            own.name, PartitionSet.of(*((file.partition_us, file.partition_us + 1) for file in files))
+        )
+        root = self.catalogue.folder(own.name)
+        newer = set()
+        for file in stored:
+            low, high = _numbers(read_footer(self.catalogue.locate(own.name, file), file.partition_us, root))
+            if low == high and high in ranks and ranks[high] > mine:
+                newer.add(file.partition_us)
+        late = [file for file in files if file.partition_us in newer]
+        self.superseded += late
+        return tuple(file for file in files if file.partition_us not in newer)
 
     # What goes
 
@@ -265,7 +308,7 @@ class BaseLoad:
     def _read_again(self, held: Mapping[str, Any]) -> None:
         """The whole table from the files that it was made from. Of a file that is no longer there, its rows are taken along
         where they are as they were delivered."""
-        there, gone = self._split(self.job.files, held)
+        there, gone = self._split(self.files, held)
         if self.snapshot_mode:
             every = sorted([*there, *gone], key=_rank)
             if self.definition.table.grain is WHOLE:
@@ -513,6 +556,10 @@ class BaseLoad:
         staged = stage(rows, Path(root) / self.folder, root, None, WHOLE, 0)
         self.made.append(Made(name, QUARANTINE, staged.files))
 
+    def _remove_superseded(self) -> None:
+        paths = [self.catalogue.locate(self.job.table, file) for file in self.superseded]
+        delete_files(paths, Path(self.catalogue.data_path))
+
     def _spans(self) -> dict[str, tuple[Interval, ...]]:
         """In which stretches of time each file has rows now."""
         by_number: dict[int, list[Interval]] = {}
@@ -521,6 +568,7 @@ class BaseLoad:
             grain = own.table.grain
             width = grain.width_us if isinstance(grain, Fixed) else HOUR_US
             files = [file for made in self.made if made.table == own.name and not made.kept for file in made.files]
+            files += self.superseded if own.name == self.job.table else []
             paths = [self.catalogue.locate(own.name, file) for file in files]
             time = own.time if self.warehouse.graph.flows[own.name] else None
             for number, spans in spans_by_file(paths, time, width, lambda value: instant_of(value, zone)).items():

@@ -73,6 +73,8 @@ class Computed:
     report: FlowReport | None = None
     # Of a load: in which stretches of time each file has rows.
     spans: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+    # Of a load: its files, each with what orders it.
+    files: tuple[FeedFile, ...] = ()
 
 
 class Compute(Protocol):
@@ -188,7 +190,8 @@ class Executor:
             if job.files:
                 feed = self.warehouse.definitions[job.table].table.feed
                 assert feed is not None
-                self.store.mark_loaded(conn, job.table, feed, job.files, computed[0].spans)
+                files = computed[0].files or job.files
+                self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans)
                 self._loaded(conn, feed)
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -11,6 +12,7 @@ from penstock.control.events import FilesOffered, PunctuationArrived
 from penstock.control.redefinition import what_is_anew
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.provenance import order_of
 from penstock.store.store import Store, feed_file, spans_of
 
 _AT_ONCE = 500
@@ -37,12 +39,13 @@ def offered(
         rows = [row for row in found if row.uri not in markers[table.feed]]
         if not anew:
             rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
+        order = warehouse.feeds[table.feed].config.order
         promised = _promised(store, conn, table.feed) if rows else None
         for some in (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)):
             yield FilesOffered(
                 now_us,
                 name,
-                tuple(feed_file(row) for row in some),
+                tuple(replace(feed_file(row), order=order_of(order, row.uri, row.mtime_ns)) for row in some),
                 () if anew else tuple(span for row in some for span in spans_of(row)),
                 promised if some[-1] is rows[-1] else None,
             )

@@ -6,6 +6,7 @@ corrected or withdrawn touches exactly its own rows, and no other delivered file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,18 @@ Instants = Callable[[Any], int]
 def tagged(number: int) -> str:
     """The hidden column for rows of one file, as SQL."""
     return f"{number}L as {FILE}"
+
+
+def order_of(order: str, uri: str, mtime_ns: int) -> str:
+    """What puts a file in its place among those that state the same, as far as its name and time tell; numbers in it are
+    compared as numbers."""
+    if order == "modified":
+        return f"{mtime_ns:020d}"
+    if order.startswith("name "):
+        found = re.search(order.removeprefix("name "), uri)
+        part = "" if found is None else found[1] if found.re.groups else found[0]
+        return re.sub(r"\d+", lambda number: number[0].zfill(20), part or "")
+    return ""
 
 
 def spans_by_file(

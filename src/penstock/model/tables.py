@@ -76,6 +76,8 @@ class Table:
     chop: int | None = None
     # Fingerprint of what computes it: a changed one is a reason to recompute.
     logic: str = ""
+    # Its columns, as far as they are known: a line each, with the type.
+    shape: str = ""
     # How often a failing update is tried before the table is marked failed.
     attempts: int = 4
     # Whether the adaptive policy keeps a part of the tracks for it, so that its staleness is bounded.

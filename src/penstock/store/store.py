@@ -270,6 +270,10 @@ class Store:
                 for file in some
             ]
             conn.execute(self._upsert(tables.loaded, rows, ["table_name", "uri"]))
+            for file in some:
+                if file.order:
+                    here = (own.feed == feed) & (own.uri == file.uri) & (own.arrived_us == file.arrived_us)
+                    conn.execute(update(tables.file).where(here).values(order_key=file.order))
             # One whose content changed since waits for its next load.
             same = own.arrived_us.in_([file.arrived_us for file in some])
             conn.execute(
@@ -302,13 +306,20 @@ class Store:
         every = select(tables.loaded).where(own.table_name == table, own.min_us < high_us, own.max_us >= low_us)
         return list(conn.execute(every))
 
-    def in_order(self, conn: Connection, table: str) -> list[int]:
-        """The numbers of the contents that a table holds, in the order of their files."""
+    def ranked(self, conn: Connection, table: str) -> list[Any]:
+        """The contents that a table holds, each with what orders it among those that state the same; oldest first."""
         file, own = tables.file.c, tables.loaded.c
         here = (own.feed == file.feed) & (own.uri == file.uri)
-        found = select(own.file_id, own.arrived_us, file.order_key).outerjoin(tables.file, here)
-        rows = conn.execute(found.select_from(tables.loaded).where(own.table_name == table))
-        return [row[0] for row in sorted(rows, key=lambda row: (row[2] or "", row[1], row[0]))]
+        key = func.coalesce(file.order_key, "").label("order_key")
+        found = select(own.uri, own.file_id, own.arrived_us, key).select_from(
+            tables.loaded.outerjoin(tables.file, here)
+        )
+        rows = conn.execute(found.where(own.table_name == table))
+        return sorted(rows, key=lambda row: (row.order_key, row.arrived_us, row.file_id))
+
+    def in_order(self, conn: Connection, table: str) -> list[int]:
+        """The numbers of the contents that a table holds, in the order of their files."""
+        return [row.file_id for row in self.ranked(conn, table)]
 
     def let_go(self, conn: Connection, table: str, uris: Iterable[str] | None = None) -> None:
         """A table no longer holds these files, or any."""
@@ -335,7 +346,11 @@ class Store:
     def last_loaded(self, conn: Connection, table: str) -> list[Any]:
         """The file in a table that came last; none if there is none."""
         own = tables.file.c
-        return list(conn.execute(self._loaded(table).order_by(own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)))
+        return list(
+            conn.execute(
+                self._loaded(table).order_by(own.order_key.desc(), own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)
+            )
+        )
 
     def delivered(self, conn: Connection, feed: str) -> list[Any]:
         """All files that a feed delivered and that were not set aside, oldest first."""

@@ -116,6 +116,12 @@ def alter(nodes: Sequence[Node], steps: Sequence[Step], next_id: int) -> Altered
     return Altered(tuple(sorted(ended)), tuple(begun.values()), tuple(now.values()))
 
 
+def replaced(nodes: Sequence[Node], schema: Schema, next_id: int) -> Altered:
+    """All columns end, and new ones begin: for a table of which no file stays."""
+    fresh = rows_of(schema, next_id)
+    return Altered(tuple(sorted(node.id for node in nodes)), tuple(fresh), tuple(fresh))
+
+
 def column_values(table_id: int, begin: int, nodes: Iterable[Node]) -> list[dict[str, Any]]:
     return [
         {

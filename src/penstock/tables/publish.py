@@ -23,10 +23,11 @@ from penstock.tables.columns import (
     column_values,
     leaves,
     mapping_values,
+    replaced,
     rows_of,
     schema_of,
 )
-from penstock.tables.errors import Conflict
+from penstock.tables.errors import Conflict, SchemaConflict
 from penstock.tables.evolution import check_names, evolve
 from penstock.tables.footer import DataFile
 from penstock.tables.head import Head
@@ -165,10 +166,17 @@ class Publication:
         return table
 
     def _alter(self, change: Change, table: Known) -> None:
-        steps = evolve(schema_of(table.nodes), change.schema, change.table)
-        if not steps:
-            return
-        altered = alter(table.nodes, steps, table.last_column + 1)
+        try:
+            steps = evolve(schema_of(table.nodes), change.schema, change.table)
+        except SchemaConflict:
+            if change.replace is not None:
+                raise
+            # No file of before stays, so nothing is read with columns that it does not have.
+            altered = replaced(table.nodes, change.schema, table.last_column + 1)
+        else:
+            if not steps:
+                return
+            altered = alter(table.nodes, steps, table.last_column + 1)
         self._update(
             _END_COLUMN,
             *({"b_table": table.id, "b_id": column, "b_end": self.snapshot} for column in altered.ended),
