@@ -490,6 +490,8 @@ class World:
         key = (table.name, start)
         self.counts[key] = self.counts.get(key, 0) + 1
         partition = PartitionSet((table.grain.hull(start, start + 1),))
+        if not graph.flows[table.name]:
+            partition = EVERYTHING  # it is made as a whole
         inputs = []
         for edge in graph.into[table.name]:
             required = edge.map.required(partition)

@@ -76,6 +76,11 @@ class Filing(Feeding):
             state.amount = max(0.0, state.amount - dropped.size_bytes)
             del state.order[uri]
         state.again.discard(uri)
+        if not state.again and not state.withdrawn:
+            # Nothing of what it holds is to be corrected any more; what was asked for still is.
+            for start, end, need in list(state.needs.pieces()):
+                if not need.requests:
+                    state.needs.remove(PartitionSet(((start, end),)))
 
     def _to_load(self, state: TableState, file: FeedFile) -> None:
         if self.quarantine:

@@ -153,7 +153,9 @@ class Propagation:
             elif self.graph.flows[edge.table]:
                 told = self._tell_flowing(source, reader, edge, change)
             else:
-                told = self.sources_exist(edge.table)
+                # A publication of a table with time that has no times brought no rows.
+                nothing = self.graph.flows[name] and not change.ranges and reader.exists
+                told = not nothing and self.sources_exist(edge.table)
                 if told:
                     for dated in change.ranges or (Dated(EVERYTHING, change.at_us),):
                         self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, dated, late=True, append=False)

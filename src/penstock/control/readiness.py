@@ -245,6 +245,8 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     held = hold(state, table, pieces) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
+    if not state.graph.flows[spec.name] and partitions_of(pieces) != table.needs.domain():
+        pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
     if spec.name in state.graph.chained:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.

@@ -228,18 +228,30 @@ _SINCE_1970 = {"timestamp_seconds": 10**6, "timestamp_millis": 1000, "timestamp_
 
 
 def _rounded(number: exp.Expr) -> tuple[exp.Expr | None, int]:
-    """The time in `floor(unix_seconds(ts) / 300) * 300`, and how many seconds that is rounded to. (`div` and `%` round to the
-    other side before 1970.)"""
+    """The time in `floor(unix_seconds(ts) / 300) * 300`, or with `div` or `%`, and how many seconds that is rounded to. (The
+    latter round to the other side before 1970. A row that gets out of its partition by that stops the update; none is lost.)
+    """
     while isinstance(number, exp.Paren | exp.Cast):
         number = number.this
+    if isinstance(number, exp.Sub):
+        rest = number.expression
+        while isinstance(rest, exp.Paren):
+            rest = rest.this
+        if isinstance(rest, exp.Anonymous) and str(rest.this).lower() == "pmod" and len(rest.expressions) == 2:
+            rest = exp.Mod(this=rest.expressions[0].copy(), expression=rest.expressions[1].copy())
+        width = _count(rest.expression) if isinstance(rest, exp.Mod) else None
+        while isinstance(inside := rest.this, exp.Paren):
+            rest = exp.Mod(this=inside.this.copy(), expression=rest.expression.copy())
+        return (number.this, width) if width and width > 0 and rest.this == number.this else (None, 0)
     if not isinstance(number, exp.Mul):
         return None, 0
     for count, floor in ((number.this, number.expression), (number.expression, number.this)):
         while isinstance(floor, exp.Paren | exp.Cast):
             floor = floor.this
         width = _count(count)
-        inner = floor.this if isinstance(floor, exp.Floor) and not floor.args.get("decimals") else None
-        if width and width > 0 and isinstance(inner, exp.Div) and _count(inner.expression) == width:
+        inner = floor.this if isinstance(floor, exp.Floor) and not floor.args.get("decimals") else floor
+        divides = exp.Div if inner is not floor else exp.IntDiv
+        if width and width > 0 and isinstance(inner, divides) and _count(inner.expression) == width:
             return inner.this, width
     return None, 0
 
