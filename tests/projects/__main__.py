@@ -51,6 +51,8 @@ def main() -> int:
             print(told(case))
         played = play(case, engine)
         cases += 1
+        if not cases % 25:
+            print(f"… {cases} cases, {time.monotonic() - began:.0f} s", flush=True)
         slowest = max(slowest, (played.seconds, seed))
         for message in played.refused:
             refused[message] += 1

@@ -71,6 +71,8 @@ class _Case:
                 self._known(f"t{at}", table)
         if not plain and rng.random() < 0.15:
             self._flow()
+        if not plain and rng.random() < 0.12:
+            self._dimensions()
         self._group()
         self.archived = False
         self.removed: dict[str, dict[str, Any]] = {}
@@ -118,6 +120,8 @@ class _Case:
                 settings["partition"] = grain
             if rng.random() < 0.4:
                 settings["lateness"] = rng.choice(["30m", "2h", "1m"])
+            if rng.random() < 0.12:
+                settings["punctuation"] = f"landing/{name}/*.mark"
         if not self.plain and rng.random() < 0.25:
             settings["rules"] = [rng.choice(["v IS NULL OR v < 95", "v IS NULL OR v <> 91"])]
         mode = "snapshot" if reference or rng.random() < 0.15 else "append"
@@ -220,6 +224,59 @@ class _Case:
                 "settings": {},
             }
 
+    def _dimensions(self) -> None:
+        """The newest row of each key, and every version of it, from all that a feed ever delivered."""
+        feeds = [
+            name
+            for name, feed in self.project["feeds"].items()
+            if name in self.sources and feed["mode"] == "append" and dict(feed["columns"]).get("ts") == "timestamp"
+        ]
+        if not feeds:
+            return
+        source = self.rng.choice(feeds)
+        code = (
+            "import penstock as ps\n\n\n"
+            f"@ps.flow(attempts=1)\ndef history({source}):\n"
+            f'    good = {source}.not_null("k")\n'
+            '    good.select("k", "v", "ts").scd1("dim_now", key="k", at="ts")\n'
+            '    good.select("k", "v", "ts", mark="unix_micros(ts)").scd2("dim_ever", key="k", at="ts")\n'
+        )
+        latest = "row_number() OVER (PARTITION BY {} ORDER BY {}file_number DESC, v DESC NULLS LAST)"
+        now = (
+            f"SELECT k, v, ts FROM (SELECT *, {latest.format('k', 'ts DESC, ')} AS place FROM {source} WHERE k IS NOT NULL) "
+            "WHERE place = 1"
+        )
+        ever = (
+            "SELECT k, v, ts AS mark, ts AS valid_from, lead(ts) OVER (PARTITION BY k ORDER BY ts) AS valid_to, "
+            "lead(ts) OVER (PARTITION BY k ORDER BY ts) IS NULL AS is_current FROM "
+            f"(SELECT *, {latest.format('k, ts', '')} AS place FROM {source} WHERE k IS NOT NULL) WHERE place = 1"
+        )
+        columns = {
+            "dim_now": [["k", "string"], ["v", "bigint"], ["ts", "timestamp"]],
+            "dim_ever": [
+                ["k", "string"],
+                ["v", "bigint"],
+                ["mark", "bigint"],
+                ["valid_from", "timestamp"],
+                ["valid_to", "timestamp"],
+                ["is_current", "boolean"],
+            ],
+        }
+        for name, text in {"dim_now": now, "dim_ever": ever}.items():
+            self.project["tables"][name] = {
+                "kind": "flow",
+                "template": "dimension",
+                "flow": code if name == "dim_now" else None,
+                "made_with": list(columns),
+                "text": text,
+                "columns": columns[name],
+                "time": None,
+                "grain": "none",
+                "sources": {source: None},
+                "how": "partition",
+                "settings": {},
+            }
+
     def _group(self) -> None:
         """Two tables that do not depend on each other become one job."""
         alone = [
@@ -283,7 +340,7 @@ class _Case:
                 continue
             word = {"15m": "PARTITION"}.get(view.grain, view.grain.upper())
             windows = ["last 2", f"{word} - 1 .. {word}", "PARTITION - 2 .. PARTITION"]
-            whole = ["everything"] if view.template not in ("of_partition", "lifetime") else []
+            whole = ["everything"] if view.template not in ("of_partition", "lifetime", "python_partition") else []
             if self._fits(grain, view.grain):
                 options: list[str | None] = [None] * 4
                 if view.template == "of_partition":
@@ -390,6 +447,12 @@ class _Case:
             if at == 0 or rng.random() < 0.7:
                 for _ in range(rng.choice([1, 1, 2])):
                     actions.append(self._new_file(feed))
+        for feed, declared in self.project["feeds"].items():
+            if "punctuation" in declared["settings"] and rng.random() < 0.8:
+                self.number += 1
+                ahead = rng.choice([0, 0, self.width // 6, self.width // 3]) - rng.choice([0, 0, 60])
+                upto = self.start + (self.now + ahead) * calendar.MINUTE
+                actions.append({"do": "mark", "feed": feed, "file": f"m{self.number:03d}.mark", "at": upto})
         if at:
             for _ in range(rng.choice([0, 1, 1, 2])):
                 action = self._happening()
@@ -530,7 +593,7 @@ class _Case:
         feed = self.project["feeds"][name]
         options: list[tuple[str, Any]] = [("priority", 4), ("period", "5m"), ("keep_versions", 3), ("max_ahead", "2d")]
         if feed["time"]:
-            options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h")]
+            options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h"), ("punctuation", None)]
             grains = [g for g in self.grains if g != "month"]
             if dict(feed["columns"])[feed["time"]] == "date":
                 grains = [g for g in grains if g not in ("15m", "hour")]

@@ -55,6 +55,10 @@ class Files:
         return [one.rows for one in sorted(found, key=lambda one: one.number)]
 
 
+class Unsure(Exception):
+    """The docs do not say what such a table holds."""
+
+
 class Oracle:
     def __init__(self) -> None:
         self.con = duckdb.connect(config={"threads": 1})
@@ -133,7 +137,8 @@ class Oracle:
         target = f"o_{name}"
         made = files.in_order(name, feed_name)
         if feed["mode"] == "append":
-            self._raw(feed, [row for rows in made for row in rows])
+            numbered = [(*row, number) for number, rows in enumerate(made) for row in rows]
+            self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
             self._transformed(target, feed_name, table)
             return
         if grain == "none":
@@ -188,6 +193,8 @@ class Oracle:
             source: None if whole else self._span(table["sources"][source], reads[source][2], grain) for source in reads
         }
         at = self._instant(table["time"], dict(map(tuple, table["columns"]))[table["time"]]) if table["time"] else None
+        if "{start}" in text and all(span is None for span in spans.values()):
+            raise Unsure("which partitions there are, if each reads everything")
         if table["how"] == "whole" or all(span is None for span in spans.values()):
             self._make(name, table, self._bound(text, reads, spans, edge, None), [])
             if not whole and edge is not None and table["settings"].get("update") == "closed":

@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from tests.projects import files as writing
 from tests.projects.calendar import floor, moment, shift
 from tests.projects.engines import Engine, NoRest, Ran, RefusedBackfill
-from tests.projects.oracle import Files, Oracle, Rows, plain, window
+from tests.projects.oracle import Files, Oracle, Rows, Unsure, plain, window
 from tests.projects.project import Case, Project, declare, order, present, write_project
 
 FIRST_MTIME = 1_700_000_000.0
@@ -62,6 +62,8 @@ class World:
         self.files = Files()
         # What lies there: {(feed, file): (number of its content, rows, bytes)}
         self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes]] = {}
+        # The promises of marker files.
+        self.marks: dict[str, list[int]] = {}
         self.number = 0
         self.mtime = FIRST_MTIME
         self.backfills: list[tuple[str, str | None]] = []
@@ -78,6 +80,9 @@ class World:
             return
         if what == "deliver":
             self._deliver(action)
+        elif what == "mark":
+            writing.write(self._path(action), writing.time_text(action["at"], "z", "UTC").encode(), self._tick())
+            self.marks.setdefault(action["feed"], []).append(action["at"])
         elif what == "again":
             path = self._path(action)
             if path.exists():
@@ -165,7 +170,10 @@ def play(
                 write_project(project, place)
             before = copy.deepcopy(world.project)
             world.load()
-            found = _step(world, project, engine, number, oracle, played)
+            try:
+                found = _step(world, project, engine, number, oracle, played)
+            except Unsure:
+                break
             played.findings += found
             for finding in found:
                 log(str(finding))
@@ -311,8 +319,10 @@ def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict
 def _feed_edge(world: World, project: Project, name: str, feed_name: str) -> int | None:
     """How far a base table may say that it is complete: its feed's newest row, ever, less the lateness."""
     feed = project["feeds"][feed_name]
-    if feed["time"] is None or feed["mode"] == "snapshot" or feed.get("punctuated"):
+    if feed["time"] is None or feed["mode"] == "snapshot":
         return None
+    if "punctuation" in feed["settings"]:
+        return max(world.marks.get(feed_name, []), default=-(2**40))
     at = [column for column, _ in feed["columns"]].index(feed["time"])
     if feed["columns"][at][1] != "timestamp" or feed["style"] == "naive":
         return None

@@ -91,8 +91,6 @@ def texts(project: Project) -> dict[str, str]:
             lines.append(f"time = {toml(feed['time'])}")
         if feed["mode"] != "append":
             lines.append(f"mode = {toml(feed['mode'])}")
-        if feed.get("punctuated"):
-            lines.append(f'punctuation = "landing/{name}/*.mark"')
         lines += [f"{key} = {toml(value)}" for key, value in feed["settings"].items()]
     found = {"penstock.toml": "\n".join(lines) + "\n"}
     for name, table in project["tables"].items():
