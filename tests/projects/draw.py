@@ -347,7 +347,9 @@ class _Case:
                     options += ["previous", *windows, f"{word} - 1"]
                 elif view.template in ("windowed", "self_join", "subquery"):
                     options += windows
-                if grain == view.grain:
+                if view.template == "shifted":
+                    pass
+                elif grain == view.grain:
                     options.append("same")
                 elif grain in ("hour", "day", "week"):
                     options.append(f"{word}.{grain}s()" if view.grain in ("day", "week", "month") else None)

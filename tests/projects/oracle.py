@@ -203,7 +203,13 @@ class Oracle:
             return
         self._make(name, table, None, [])
         itself = name in table["sources"]
-        for start in self._partitions(reads, spans, grain, edge, itself):
+        starts = set(self._partitions(reads, spans, grain, edge, itself))
+        if "{start}" not in text and not itself and None in spans.values():
+            # A source that is read whole can give rows of any time.
+            all_of_it = self._bound(text, reads, dict.fromkeys(reads), edge, None)
+            times = self.con.execute(f"SELECT DISTINCT {at} FROM ({all_of_it})").fetchall()
+            starts |= {calendar.floor(us, grain, self.zone) for (us,) in times if us is not None}
+        for start in sorted(starts):
             end = calendar.shift(start, 1, grain, self.zone)
             if edge is not None and (start >= edge or (table["settings"].get("update") == "closed" and end > edge)):
                 continue
