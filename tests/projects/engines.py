@@ -28,7 +28,7 @@ from tests.engine.crashing import Crash, InlineRuntime, Points, Ticking, Watched
 Backfills = Sequence[tuple[str, str | None]]
 
 
-LONGEST_S = 90
+LONGEST_S = 300
 
 
 class RefusedBackfill(Exception):
@@ -70,7 +70,11 @@ class OnSpark:
 
             def look(controller: Any) -> None:
                 if monotonic() > until:
-                    doing = {name: (t.error or "", len(t.files)) for name, t in controller.state.tables.items()}
+                    state = controller.state
+                    doing = {
+                        name: (t.error, list(t.files), list(t.needs.pieces()), t.running is not None)
+                        for name, t in state.tables.items()
+                    }
                     raise NoRest(f"still busy after {LONGEST_S} s: {doing}")
 
             warehouse.run(until_idle=True, on_round=look)

@@ -107,7 +107,9 @@ def told(case: Case) -> str:
         for action in actions:
             if action["do"] == "deliver" and action["feed"] in project["feeds"]:
                 feed = project["feeds"][action["feed"]]
-                name = f"landing/{action['feed']}/{action['file']}"
+                name = f"landing/{action['feed']}/{action['file']}" + (
+                    " (dated two hours ahead)" if action.get("future") else ""
+                )
                 rows = [*action["rows"], *action.get("bad", [])]
                 if feed["format"] == "parquet":
                     happened += [f"  {name}:", *(f"    {row}" for row in rows)]
