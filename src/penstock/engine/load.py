@@ -42,6 +42,7 @@ REASON = "_penstock_reason"
 TAG = "_penstock_n"
 _RECORDS = "line bigint, row string"
 _OTHER = "_penstock_other"
+_RAW = "_penstock_raw"
 _SHAPE = "the row has too many or too few columns, or cannot be parsed"
 QUARANTINE: Schema = (
     Column("file", "string"),
@@ -193,19 +194,22 @@ class FeedReader:
     def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         """Values in place of text, and in place of what could not be parsed the reason."""
         values = self._values(rows.sparkSession)
-        fields = struct_of(self.schema).fields
         cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
-        columns = []
-        for field in fields:
-            e, name = quoted(field.name), field.dataType.simpleString()
+        columns, texts = [], []
+        for number, field in enumerate(struct_of(self.schema).fields):
+            e, name, raw = quoted(field.name), field.dataType.simpleString(), f"{_RAW}{number}"
             if field.name not in order:
                 columns.append(f"cast(null as {name}) as {e}")
                 continue
             columns.append(f"{values.value(e, field.dataType)} as {e}")
-            if (test := values.unfit(e, field.dataType)) is not None:
+            if (test := values.unfit(raw, field.dataType, e)) is not None:
+                texts.append(f"{e} as {raw}")
                 cases.append(f"when {test} then {text(f'the value of {field.name} does not fit its type {name}')}")
         rest = [name for name in rows.columns if name not in {*order, CORRUPT}]
-        return rows.selectExpr(*columns, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
+        # In two steps, so that Spark converts each value once.
+        both = rows.selectExpr(*columns, *texts, *rest, CORRUPT)
+        names = [quoted(column.name) for column in self.schema]
+        return both.selectExpr(*names, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
 
     def _values(self, session: SparkSession) -> Values:
         given = {key.lower(): str(value) for key, value in self.feed.config.options.items()}

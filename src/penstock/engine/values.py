@@ -86,49 +86,54 @@ class Values:
             return f"if({e} rlike {text(_OFFSET)}, try_cast({e} as timestamp), {local})"
         return f"try_cast({e} as {name})"
 
-    def unfit(self, e: str, kind: T.DataType, depth: int = 0) -> str | None:
-        """Whether there is text that is no value of the type; None if any text is one."""
+    def unfit(self, e: str, kind: T.DataType, value: str | None = None, depth: int = 0) -> str | None:
+        """Whether there is text that is no value of the type; None if any text is one. `value`: where the value of simple
+        text is already."""
         x = f"x{depth}"
         if isinstance(kind, T.StructType):
-            tests = (self.unfit(f"{e}.{quoted(field.name)}", field.dataType, depth) for field in kind.fields)
+            tests = (self.unfit(f"{e}.{quoted(field.name)}", field.dataType, None, depth) for field in kind.fields)
             return " or ".join(f"({test})" for test in tests if test is not None) or None
         if isinstance(kind, T.ArrayType):
-            test = self.unfit(x, kind.elementType, depth + 1)
+            test = self.unfit(x, kind.elementType, None, depth + 1)
             return None if test is None else f"({e} is not null and exists({e}, {x} -> {test}))"
         if isinstance(kind, T.MapType):
             both = (
                 f"({e} is not null and exists({of}({e}), {x} -> {test}))"
                 for of, part in (("map_keys", kind.keyType), ("map_values", kind.valueType))
-                if (test := self.unfit(x, part, depth + 1)) is not None
+                if (test := self.unfit(x, part, None, depth + 1)) is not None
             )
             return " or ".join(both) or None
-        test = self._unfit(e, kind)
+        test = self._unfit(e, kind, value or self._value(e, kind.simpleString()))
         return None if test is None else f"({e} is not null and ({test}))"
 
-    def _unfit(self, e: str, kind: T.DataType) -> str | None:
+    def _unfit(self, e: str, kind: T.DataType, value: str) -> str | None:
         name = kind.simpleString()
-        nothing = f"{self._value(e, name)} is null"
+        nothing = f"{value} is null"
         if name == "string" or (name == "binary" and not self.base64):
             return None
         if name == "boolean":
             return f"lower(trim({e})) not in ('true', 'false')"
         if isinstance(kind, T.DecimalType):
-            return f"{nothing} or not {_exact(e, kind)}"
+            return f"{nothing} or not {_exact(e, kind, value)}"
         if name in ("float", "double"):
-            endless = f"abs({self._value(e, name)}) = double('infinity') and lower({e}) not like '%inf%'"
+            endless = f"abs({value}) = double('infinity') and lower({e}) not like '%inf%'"
             # `1d` and `1f` are numbers to Java.
             return f"{nothing} or ({endless}) or lower({e}) rlike {text('[0-9.][df][^a-z]*$')}"
         if name in (self.formats or {}) or name in (*_WHOLE, "binary"):
             return nothing
         if name == "date":
             return f"{nothing} or not {e} rlike {text(_ONLY_A_DAY)}"
-        wrong = f"{nothing} or not {e} rlike {text(_A_DAY)} or {e} rlike {text(_TOO_FINE)}"
+        # Most times are written like 2024-03-01 10:00:00; patterns, which take longer, are for the others.
+        usual = f"(substring({e}, 5, 1) = '-' and substring({e}, 8, 1) = '-')"
+        too_fine = f"(length({e}) > 26 and {e} rlike {text(_TOO_FINE)})"
+        wrong = f"{nothing} or not ({usual} or {e} rlike {text(_A_DAY)}) or {too_fine}"
         return f"{wrong} or {e} rlike {text(_OFFSET)}" if name == "timestamp_ntz" else wrong
 
 
-def _exact(e: str, kind: T.DecimalType) -> str:
+def _exact(e: str, kind: T.DecimalType, value: str) -> str:
     """Whether a number has no more digits after the point than the column."""
     scale = kind.scale
+    few = f"(instr(lower({e}), 'e') = 0 and (instr({e}, '.') = 0 or length({e}) - instr({e}, '.') <= {scale}))"
     plain = rf"^\s*[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.\d{{0,{scale}}}0*)\s*$"
     wide = f"try_cast({e} as decimal(38,{min(38, scale + 38 - kind.precision)}))"
-    return f"({e} rlike {text(plain)} or ({e} rlike '[eE]' and {wide} = try_cast({e} as {kind.simpleString()})))"
+    return f"({few} or {e} rlike {text(plain)} or ({e} rlike '[eE]' and {wide} = {value}))"
