@@ -103,6 +103,8 @@ def made_twice(seed: int) -> list[tuple[str, int]]:
     world, graph = scenario.world, scenario.world.graph
     feed = scenario.rng.choice(list(world.feeds.values()))
     stepwise = {name for name, table in graph.tables.items() if table.chop or name in graph.chained}
+    # A table that does not wait for a source comes on with each of its sources.
+    stepwise |= {name for name, table in graph.tables.items() if not all(source.waits for source in table.sources)}
     found: list[tuple[str, int]] = []
     for late in (False, True):
         before = dict(world.counts)

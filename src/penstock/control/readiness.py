@@ -248,7 +248,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     if not state.graph.flows[spec.name] and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
-    if spec.name in state.graph.chained:
+    if spec.name in state.graph.chained and state.graph.flows[spec.name]:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
         oldest = table.needs.domain().first(spec.grain, 1)
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
