@@ -64,7 +64,7 @@ class World:
         self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes]] = {}
         # The promises of marker files.
         self.marks: dict[str, list[int]] = {}
-        self.number = 0
+        self.number = self.loaded_up_to = 0
         self.mtime = FIRST_MTIME
         self.backfills: list[tuple[str, str | None]] = []
         self.kill_at: int | None = None
@@ -87,6 +87,12 @@ class World:
             path = self._path(action)
             if path.exists():
                 writing.write(path, path.read_bytes(), self._tick())
+                place = (action["feed"], action["file"])
+                number, rows, data = self.landing.get(place, (0, [], b""))
+                if number > self.loaded_up_to:
+                    # Nobody has seen it yet: it comes now.
+                    self.number += 1
+                    self.landing[place] = (self.number, rows, data)
         elif what == "delete":
             self._path(action).unlink(missing_ok=True)
             self.landing.pop((action["feed"], action["file"]), None)
@@ -125,6 +131,7 @@ class World:
     def load(self) -> None:
         """What a run takes up: every base table what lies there of its feed and is new to it."""
         project = self.present
+        self.loaded_up_to = self.number
         for name in order(project):
             table = project["tables"].get(name)
             feed = name if table is None else table.get("feed")
