@@ -36,6 +36,7 @@ def view(select: str, partition: str = "hour", sources: str = "") -> dict[str, s
         ("SELECT CASE WHEN bytes > 1 THEN ts ELSE date_trunc('minute', ts) END AS t FROM stats", "hour", (0, 1), True),
         ("SELECT coalesce(NULL, ts) AS t FROM stats", "hour", (0, 1), True),
         ("SELECT timestamp_seconds(900 * floor(unix_seconds(ts) / 900)) AS t FROM stats", "hour", (0, 1), True),
+        ("SELECT timestamp_seconds(unix_seconds(ts) div 900 * 900) AS t FROM stats", "hour", (0, 1), True),
         ("SELECT timestamp_seconds(cast(floor(unix_timestamp(ts) / 300) * 300 AS bigint)) AS t FROM stats", "hour", (0, 1), True),
         # later: rows come from earlier partitions, too
         ("SELECT ts + INTERVAL 5 MINUTES AS t FROM stats", "hour", (-1, 1), False),
@@ -81,7 +82,6 @@ STRUCTS = "router string, ts timestamp, bytes bigint, sent timestamp, at struct<
         ("SELECT coalesce(sent, ts) AS t FROM stats", "`sent` is not the time of `stats` (that is `ts`)"),
         ("SELECT at.ts AS t FROM stats", "what at.ts is for rows of a given time is not known"),
         ("SELECT ts + make_interval(0, 0, 0, 0, 1) AS t FROM stats", "what ts + MAKE_INTERVAL(0, 0, 0, 0, 1) is for rows of a given time is not known"),
-        ("SELECT timestamp_seconds(unix_seconds(ts) div 900 * 900) AS t FROM stats", "what TIMESTAMP_SECONDS(UNIX_SECONDS(ts) DIV 900 * 900) is for rows of a given time is not known"),
         ("SELECT timestamp'2024-01-01' AS t FROM stats", "what CAST('2024-01-01' AS TIMESTAMP) is for rows of a given time is not known"),
     ],
 )  # fmt: skip
