@@ -14,6 +14,7 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
 from penstock.control.asked import RequestStatus
+from penstock.declare.effects import told
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.partitions import Interval
@@ -109,6 +110,8 @@ def plan(
         if json:
             print_json(found)
             return
+        for each in found.changed:
+            out.print(told(each), markup=False, highlight=False, soft_wrap=True)
         if found.files_to_load:
             out.print(f"{found.files_to_load} files to load, and what follows from them")
         if not found.work:

@@ -12,6 +12,9 @@ from penstock.queries.situation import Updates
 from penstock.requests.needs import Piece
 
 Anew = Literal["", "rows", "files"]
+# What a changed setting does to what is there: nothing; it applies to what comes; partitions are made again; the table starts
+# anew; it is refused.
+Effect = Literal["nothing", "comes", "again", "anew", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,16 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """One setting that is another than when the project was last run."""
+
+    setting: str
+    before: str
+    now: str
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
 class WarehouseDeclared:
     at_us: int
     feeds: tuple[Feed, ...]
@@ -88,6 +101,8 @@ class WarehouseDeclared:
     tracks: int
     policy: str
     updates: Updates = "always"
+    # For people who read the log; what follows from it is decided by the tables themselves.
+    changed: tuple[SettingChanged, ...] = ()
     kind: Literal["warehouse-declared"] = "warehouse-declared"
 
 

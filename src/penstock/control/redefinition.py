@@ -14,13 +14,18 @@ def what_is_anew(before: Table, table: Table) -> Anew:
     `files` again. A view has no rows of its own: it is made again from its sources in any case."""
     if before.feed != table.feed:
         return "files" if table.is_base else "rows"
-    if table.is_base and logic_differs(before.logic, table.logic):
+    other_time = before.time is not None and before.time != table.time
+    if table.is_base and (other_time or logic_differs(before.logic, table.logic)):
         return "files"
     if (before.partition, before.zone) != (table.partition, table.zone):
         return "rows"
     if table.is_base:
         return ""
-    if (set(before.sources), before.leader, before.when) != (set(table.sources), table.leader, table.when):
+    if other_time or (set(before.sources), before.leader, before.when) != (
+        set(table.sources),
+        table.leader,
+        table.when,
+    ):
         return "rows"
     return "rows" if loses_columns(before.shape, table.shape) else ""
 

@@ -58,8 +58,10 @@ def rows_fingerprint(feed: FeedDeclaration, zone: str) -> str:
     """Equal as long as the files of a feed give the same rows."""
     config = feed.config
     columns = columns_of(feed, "")[0]
-    read_in = zone if config.format != "parquet" else ""
-    text = repr((config.time, config.mode, config.order, config.rules, columns and ddl(columns), read_in))
+    order = config.order if config.mode == "snapshot" else ""
+    read_in = config.zone or zone
+    said = (config.time, config.mode, order, config.rules, config.max_ahead, columns and ddl(columns), read_in)
+    text = repr(said)
     return sha256(text.encode()).hexdigest()[:12]
 
 
@@ -91,6 +93,7 @@ class Definer:
             definition = self._base(definition)
         else:
             definition = self._view(definition, done)
+        definition = replace(definition, table=replace(definition.table, time=(definition.time or "").lower()))
         if feed is not None:
             logic = f"{definition.table.logic}{SEAM}{rows_fingerprint(feed, self.zone)}"
             definition = replace(definition, table=replace(definition.table, logic=logic))

@@ -6,9 +6,10 @@ import difflib
 import os
 import re
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from penstock.declare.problems import did_you_mean
 from penstock.model.grain import parse_grain, zone_of
@@ -170,3 +171,8 @@ Order = Annotated[str, BeforeValidator(_order)]
 Policy = Annotated[str, BeforeValidator(_policy)]
 QueryPolicy = Annotated[str, BeforeValidator(_query_policy)]
 StoreUrl = Annotated[str, BeforeValidator(_store)]
+
+
+def is_duration(field: FieldInfo) -> bool:
+    inner = (found for each in get_args(field.annotation) for found in getattr(each, "__metadata__", ()))
+    return any(isinstance(each, BeforeValidator) and each.func is _duration for each in (*field.metadata, *inner))

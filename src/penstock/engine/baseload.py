@@ -74,13 +74,16 @@ class BaseLoad:
     def __post_init__(self) -> None:
         # The files of the job, each with what orders it.
         self.files = self.job.files
+        # How the feed's files are read now, and how those were of which rows are taken along.
+        self.reading = self.reader.reading
+        self.kept_as: dict[str, str] = {}
         kind, _, column = self.reader.feed.config.order.partition(" ")
         if kind == "column" and self.snapshot_mode:
             self.files = tuple(replace(file, order=self._greatest(file, column)) for file in self.job.files)
 
     def _greatest(self, file: FeedFile, column: str) -> str:
         """The greatest value of a column in a file, as text that compares as the values do."""
-        if not (self.reader.folder / file.uri).exists():
+        if not self._is_there(file):
             return file.order
         found = self.reader.frame(self.session, [file]).selectExpr(f"max({quoted(column)})").head()
         value = None if found is None else found[0]
@@ -103,6 +106,7 @@ class BaseLoad:
         with self.store.read() as conn:
             held = self.store.held(conn, job.table, None if job.anew else [*(f.uri for f in job.files), *job.withdrawn])
         if job.anew == "rows":
+            self.kept_as = {uri: row.reading for uri, row in held.items()}
             self._take_along(self._rows_of(None))
             how = "made anew from its rows"
         elif job.anew:
@@ -117,7 +121,8 @@ class BaseLoad:
         refused = self.refused + (report.rejected if report is not None else 0)
         spans = self._spans()
         self._remove_superseded()
-        return Computed(tuple(self.made), how, refused, report, spans, self.files)
+        readings = {file.uri: self.kept_as.get(file.uri, self.reading) for file in self.files}
+        return Computed(tuple(self.made), how, refused, report, spans, self.files, readings)
 
     # What came
 
@@ -383,18 +388,40 @@ class BaseLoad:
     def _split(
         self, files: Sequence[FeedFile], held: Mapping[str, Any] | None = None
     ) -> tuple[list[FeedFile], list[FeedFile]]:
-        """Files that are there, and those of which only the rows are left."""
-        there = [file for file in files if (self.reader.folder / file.uri).exists()]
+        """Files that are there, and those of which only the rows are left: they are gone, or would be read otherwise now."""
+        with self.store.read() as conn:
+            known = held if held is not None else self.store.held(conn, self.job.table, [file.uri for file in files])
+        there = [file for file in files if self._is_there(file) and not self._other(known.get(file.uri), held is None)]
         gone = [file for file in files if file not in there]
         if held is not None:
             gone = [replace(file, id=held[file.uri].file_id) for file in gone if file.uri in held]
         if gone and (not self.definition.declaration.is_plain or any(not file.id for file in gone)):
+            first, also = gone[0].uri, f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+            advice = "take it out with `penstock withdraw`, or undo the change"
+            if self._is_there(gone[0]):
+                was = known[first].reading.partition(":")[0]
+                raise RowsProblem(
+                    f"`{self.job.table}` must be made again from its files, but {first}{also} was loaded as {was}, and the feed is "
+                    f"{self.reader.feed.config.format} now; {advice}"
+                )
             raise RowsProblem(
-                f"`{self.job.table}` must be made again from its files, but {gone[0].uri} is no longer there"
-                f"{f' (and {len(gone) - 1} more)' if len(gone) > 1 else ''}; put it back and type `penstock retry {self.job.table}`, "
-                "take it out with `penstock withdraw`, or undo the change"
+                f"`{self.job.table}` must be made again from its files, but {first} is no longer there{also}; "
+                f"put it back and type `penstock retry {self.job.table}`, {advice}"
             )
+        self.kept_as |= {file.uri: known[file.uri].reading for file in gone if file.uri in known}
         return there, gone
+
+    def _is_there(self, file: FeedFile) -> bool:
+        return (self.reader.folder / file.uri).exists()
+
+    def _other(self, row: Any | None, asked: bool) -> bool:
+        """Whether a file was loaded in another way than it would be now. Who asks for it, or has a transform, wants it read with the
+        options of now; but in another format nothing can be read."""
+        if row is None or not row.reading:
+            return False
+        if asked or not self.definition.declaration.is_plain:
+            return bool(row.reading.partition(":")[0] != self.reading.partition(":")[0])
+        return bool(row.reading != self.reading)
 
     def _newest_of_each(
         self,
@@ -413,7 +440,7 @@ class BaseLoad:
                 break
             place = f"{folder}-{number}"
             wanted = left
-            if held is not None and not (self.reader.folder / file.uri).exists():
+            if held is not None and not self._split([file], held)[0]:
                 parts = {
                     own.name: self._kept(own, _numbered(self._split([file], held)[1]), wanted, place)
                     for own in self.tables
@@ -434,7 +461,7 @@ class BaseLoad:
             self.made.append(Made(own.name, self._schema(own), tuple(found[own.name]), ended))
 
     def _still_needed(self, file: FeedFile) -> None:
-        if not (self.reader.folder / file.uri).exists():
+        if not self._is_there(file):
             raise RowsProblem(
                 f"`{self.job.table}` needs {file.uri} again, the newest other file that states the same partitions, but it is no longer "
                 f"there; put it back and type `penstock retry {self.job.table}`, or take it out with `penstock withdraw`"

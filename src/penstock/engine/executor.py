@@ -75,6 +75,8 @@ class Computed:
     spans: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
     # Of a load: its files, each with what orders it.
     files: tuple[FeedFile, ...] = ()
+    # And how each was read.
+    readings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Compute(Protocol):
@@ -191,7 +193,7 @@ class Executor:
                 feed = self.warehouse.definitions[job.table].table.feed
                 assert feed is not None
                 files = computed[0].files or job.files
-                self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans)
+                self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans, computed[0].readings)
                 self._loaded(conn, feed)
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])

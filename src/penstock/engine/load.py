@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,13 @@ class FeedReader:
     schema: Schema
     folder: Path
     links: Links
+
+    @property
+    def reading(self) -> str:
+        """The format of the files, and a fingerprint of what is said of it."""
+        config = self.feed.config
+        options = json.dumps(config.options, sort_keys=True) if config.options else ""
+        return f"{config.format}:{sha256(options.encode()).hexdigest()[:12] if options else ''}"
 
     def frame(self, session: SparkSession, files: Sequence[FeedFile], *, tagged: bool = False) -> DataFrame:
         """Rows of the files with the declared columns, and for text formats why a row is none. With a tag, each

@@ -11,11 +11,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from penstock.control.asked import RequestStatus, requests
-from penstock.control.events import BackfillRequested, RequestCancelled, WarehouseDeclared
+from penstock.control.events import BackfillRequested, RequestCancelled, SettingChanged
 from penstock.control.forecast import Reason, forecast
 from penstock.control.readiness import most_at_once
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.declaring import declared
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
@@ -64,6 +65,8 @@ class Plan:
     total_s: float
     shortest_s: float
     reads_bytes: int
+    # Settings that are others than when the project was last run, and what follows from that.
+    changed: tuple[SettingChanged, ...] = ()
 
 
 class Requesting:
@@ -184,17 +187,12 @@ class Requesting:
 
     def plan(self, state: State, wishes: Sequence[tuple[str, str | None, bool]], now_us: int) -> Plan:
         graph = self.warehouse.graph
-        declarations = self.warehouse.declarations
-        declared = WarehouseDeclared(
-            now_us,
-            tuple(graph.feeds.values()),
-            tuple(graph.tables.values()),
-            declarations.tracks,
-            declarations.config.run.policy,
-        )
+        policy = self.warehouse.declarations.config.run.policy
+        with self.store.read() as conn:
+            now = declared(self.warehouse, self.store, conn, now_us)
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
-        found = forecast(state, declared, asked)
-        found.state.chops = chops(bound(find_policy(declarations.config.run.policy), graph), graph)
+        found = forecast(state, now, asked)
+        found.state.chops = chops(bound(find_policy(policy), graph), graph)
         work = []
         with self.store.read() as conn:
             started: set[str] = set()
@@ -240,6 +238,7 @@ class Requesting:
             total,
             max(_longest_way(found.state, takes), total / found.state.tracks),
             sum(each.reads_bytes for each in work),
+            now.changed,
         )
 
     def _restated(self, conn: Connection, name: str, partitions: PartitionSet) -> int:

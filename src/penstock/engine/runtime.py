@@ -20,12 +20,13 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
-from penstock.control.events import Event, FileQuarantined, Job, RunStarted, RunStopped, WarehouseDeclared
+from penstock.control.events import Event, FileQuarantined, Job, RunStarted, RunStopped
 from penstock.control.health import FeedWatch
 from penstock.control.snapshot import dump
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Clock
+from penstock.engine.declaring import declared, remember_settings
 from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
 from penstock.engine.flows.progress import Watched
@@ -115,22 +116,14 @@ class Runtime:
         self.controller = Controller(restored_state(self.store))
         self.watch = FeedWatch(self.controller.state)
         self._saved = self.controller.state.applied
-        declarations = self.warehouse.declarations
-        graph = self.warehouse.graph
         now_us = self.clock.now_us()
-        declared = WarehouseDeclared(
-            now_us,
-            tuple(graph.feeds.values()),
-            tuple(graph.tables.values()),
-            declarations.tracks,
-            declarations.config.run.policy,
-            self.updates,
-        )
         markers = {name: self.arrivals.markers(feed) for name, feed in self.warehouse.feeds.items()}
         before = self.controller.state.graph
         with self.store.write() as conn:
             new = offered(self.warehouse, self.store, conn, self.controller.state, markers, now_us)
-            self.store.append(conn, [RunStarted(now_us, self.owner), declared, *new])
+            now = declared(self.warehouse, self.store, conn, now_us, self.updates)
+            remember_settings(self.warehouse, self.store, conn)
+            self.store.append(conn, [RunStarted(now_us, self.owner), now, *new])
         self.tail()
         self._sweep(before)
 

@@ -76,6 +76,8 @@ class Table:
     chop: int | None = None
     # Fingerprint of what computes it: a changed one is a reason to recompute.
     logic: str = ""
+    # The column that says in which partition a row is; empty if none does, None if nobody wrote it down.
+    time: str | None = None
     # Its columns, as far as they are known: a line each, with the type.
     shape: str = ""
     # How often a failing update is tried before the table is marked failed.

@@ -57,6 +57,8 @@ loaded = Table(
     Column("spans", Text),
     # The number of the content; 0 for one that was loaded before rows knew their file.
     Column("file_id", BigInteger, nullable=False, server_default="0"),
+    # Its format then, and a fingerprint of the options; empty if nobody knows.
+    Column("reading", Text, nullable=False, server_default=""),
     Index("penstock_loaded_range", "table_name", "min_us", "max_us"),
     Index("penstock_loaded_file", "feed", "uri"),
 )

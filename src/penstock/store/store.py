@@ -250,8 +250,9 @@ class Store:
         feed: str,
         files: Sequence[FeedFile],
         spans: Mapping[str, Sequence[Interval]],
+        readings: Mapping[str, str] | None = None,
     ) -> None:
-        """A table holds these files now; `spans` has the stretches of time in which each has rows."""
+        """A table holds these files now; `spans` has the stretches of time in which each has rows, `readings` how it was read."""
         own = tables.file.c
         for start in range(0, len(files), 500):
             some = files[start : start + 500]
@@ -266,6 +267,7 @@ class Store:
                     "min_us": span[0][0] if (span := spans.get(file.uri, ())) else None,
                     "max_us": span[-1][1] - 1 if span else None,
                     "spans": json.dumps(span),
+                    "reading": (readings or {}).get(file.uri, ""),
                 }
                 for file in some
             ]

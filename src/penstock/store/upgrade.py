@@ -24,6 +24,7 @@ def _numbered_files(conn: Connection) -> None:
         ("penstock_file", "order_key TEXT NOT NULL DEFAULT ''"),
         ("penstock_loaded", "spans TEXT"),
         ("penstock_loaded", "file_id BIGINT NOT NULL DEFAULT 0"),
+        ("penstock_loaded", "reading TEXT NOT NULL DEFAULT ''"),
     ):
         conn.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
     files = conn.execute(text("SELECT feed, uri FROM penstock_file ORDER BY arrived_us, feed, uri")).all()

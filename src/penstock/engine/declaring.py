@@ -1,0 +1,35 @@
+"""What is declared now, and which settings are others than when the project was last run."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection
+
+from penstock.control.events import WarehouseDeclared
+from penstock.declare.effects import changes, settings_of
+from penstock.declare.warehouse import Warehouse
+from penstock.queries.situation import Updates
+from penstock.store.store import Store
+
+_FACT = "settings"
+
+
+def declared(
+    warehouse: Warehouse, store: Store, conn: Connection, now_us: int, updates: Updates = "always"
+) -> WarehouseDeclared:
+    declarations = warehouse.declarations
+    before = json.loads(store.fact(conn, _FACT) or "{}")
+    return WarehouseDeclared(
+        now_us,
+        tuple(warehouse.graph.feeds.values()),
+        tuple(warehouse.graph.tables.values()),
+        declarations.tracks,
+        declarations.config.run.policy,
+        updates,
+        changes(before, settings_of(warehouse)),
+    )
+
+
+def remember_settings(warehouse: Warehouse, store: Store, conn: Connection) -> None:
+    store.set_fact(conn, _FACT, json.dumps(settings_of(warehouse)))
