@@ -263,7 +263,9 @@ def _differs(folder: Path, setting: str, expected: set[str]) -> Iterator[str]:
     made = {work.table for work in plan.work}
     if made != expected:
         yield f"{sorted(made)} would be made, expected {sorted(expected)}"
-    if (setting != "tables" and effect not in {each.effect for each in plan.changed}) or (effect in ("nothing", "comes") and any(each.effect in ("again", "anew") for each in plan.changed)):
+    if (setting != "tables" and effect not in {each.effect for each in plan.changed}) or (
+        effect in ("nothing", "comes") and any(each.effect in ("again", "anew") for each in plan.changed)
+    ):
         yield f"plan tells {[told(each) for each in plan.changed]}"
 
 
@@ -315,3 +317,43 @@ def _rows(folder: Path, spark: SparkSession, sql: str = "SELECT * FROM ev") -> l
     with Warehouse(folder, spark=spark) as warehouse:
         warehouse.run(until_idle=True)
         return sorted(tuple(row) for row in warehouse.query(sql).rows)
+
+
+@pytest.mark.spark
+def test_a_table_without_anything_to_be_made_from_keeps_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    """A view is pointed at a feed that has not delivered yet, and one comes back with other SQL: rows of before are not theirs."""
+    toml = 'name = "emptied"\n' + "".join(
+        f'[feeds.{name}]\npath = "landing/{name}/*.csv"\nformat = "csv"\ncolumns = "k string, ts timestamp"\ntime = "ts"\nsettle = "0s"\n'
+        for name in ("one", "two")
+    )
+    count = '-- partition = "day"\n-- time = "day"\nSELECT k, date_trunc(\'day\', ts) AS day, count(*) AS n FROM {source} GROUP BY 1, 2'
+    plain = "SELECT k, n FROM counted"
+    files = {
+        "penstock.toml": toml,
+        "tables/counted.sql": count.format(source="one"),
+        "tables/plain.sql": plain,
+        "landing/one/a.csv": "k,ts\na,2024-03-01 10:00:00\nb,2024-03-02 10:00:00\n",
+    }
+    _written(tmp_path, {}, files)
+    assert _rows(tmp_path, spark, "SELECT k, n FROM counted") == [("a", 1), ("b", 1)]
+    moved = files | {"tables/counted.sql": count.format(source="two")}
+    _written(tmp_path, files, moved)
+    with Warehouse(tmp_path, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        with pytest.raises(PenstockError, match="nothing to read yet"):
+            warehouse.query("SELECT k, n FROM counted")
+        # Nor is there anything for others who read the catalogue.
+        assert [warehouse.table(name).count() for name in ("counted", "plain")] == [0, 0]
+        assert not [work.table for work in warehouse.plan().work]
+        status = {row.table: row.complete_us for row in warehouse.status()}
+        assert status["counted"] is None
+    # It comes back with other columns.
+    without = {name: text for name, text in moved.items() if name != "tables/plain.sql"}
+    _written(tmp_path, moved, without)
+    _rows(tmp_path, spark, "SELECT k FROM one")
+    again = moved | {
+        "tables/plain.sql": "SELECT n, k AS name FROM counted",
+        "landing/two/b.csv": "k,ts\nc,2024-03-05 10:00:00\n",
+    }
+    _written(tmp_path, without, again)
+    assert _rows(tmp_path, spark, "SELECT * FROM plain") == [(1, "c")]

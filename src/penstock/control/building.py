@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.control.events import Job
-from penstock.control.readiness import complete_after, files_to_load, pieces_to_load, ready_job, ready_work
+from penstock.control.readiness import (
+    complete_after,
+    files_to_load,
+    pieces_to_load,
+    ready_job,
+    ready_work,
+    to_be_emptied,
+)
 from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
@@ -20,7 +27,8 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
     spec = table.table
     identity = f"job-{number:06d}"
     if ready.upkeep:
-        return Job(identity, spec.name, "upkeep", state.snapshot)
+        emptied = not spec.is_base and to_be_emptied(state, table, ready_work(state, table))
+        return Job(identity, spec.name, "upkeep", state.snapshot, anew=table.anew if emptied else "")
     if take is not None and spec.group is None:
         ready = ready_job(state, table, take=take) or ready
     if spec.is_base:

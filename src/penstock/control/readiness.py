@@ -87,9 +87,10 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         amount = _amount_of_files(table, files, pieces)
         gain = _gain_of_files(state, table, files)
     else:
-        pieces = (work or ready_work(state, table, take)).pieces
+        work = work or ready_work(state, table, take)
+        pieces = work.pieces
         if not pieces:
-            return _upkeep(table)
+            return _upkeep(table, to_be_emptied(state, table, work))
         gain = _gain(table, pieces)
         if spec.chop is not None or name in state.chops or take is not None or name in state.awaited:
             pending = table.needs.domain().count(spec.grain)
@@ -149,10 +150,19 @@ def _awaited_until(state: State, table: TableState, pieces: tuple[Piece, ...]) -
     return state.awaited.until(name, EVERYTHING if table.table.is_base else partitions_of(pieces))
 
 
-def _upkeep(table: TableState) -> ReadyJob | None:
-    if table.small_files < SMALL_FILES:
+def _upkeep(table: TableState, emptying: bool = False) -> ReadyJob | None:
+    if table.small_files < SMALL_FILES and not emptying:
         return None
     return ReadyJob(table.table.name, 0, 0, END_US, END_US, 0, 0, 0, 0, 0, 1.0, upkeep=True)
+
+
+def to_be_emptied(state: State, table: TableState, work: Work) -> bool:
+    """Whether there is nothing that a table which was declared anew could be made from, now or soon: then what it held before
+    must go without that."""
+    names = state.graph.made_with(table.table.name) if state.former and table.anew and not table.table.leader else ()
+    if state.former.isdisjoint(names) or work.pieces or work.held is not None:
+        return False
+    return not state.more_is_coming(table.table.name)
 
 
 def files_to_load(state: State, table: TableState, take: int | None = None) -> tuple[FeedFile, ...]:

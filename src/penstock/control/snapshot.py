@@ -74,6 +74,7 @@ def dump(state: State) -> dict[str, Any]:
         "feeds": [asdict(feed) for feed in state.graph.feeds.values()],
         "tables": [_dump_table(table) for table in state.tables.values()],
         "retired": [_dump_table(table) for table in state.retired.values()],
+        "former": sorted(state.former),
         "quarantine": [asdict(entry) for entry in state.quarantine.values()],
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
@@ -107,6 +108,7 @@ def load(data: dict[str, Any]) -> State:
     state.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
     state.tables = {table.table.name: table for table in tables}
     state.retired = {table.table.name: table for table in map(_load_table, data["retired"])}
+    state.former = set(data["former"])
     state.quarantine = {
         entry["file"]["uri"]: QuarantinedFile(entry["feed"], FeedFile(**entry["file"]), entry["reason"], entry["at_us"])
         for entry in data["quarantine"]

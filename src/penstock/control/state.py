@@ -91,15 +91,17 @@ class State(Updating):
         self.number = self.applied + 1 if number is None else number
         self._handlers[type(event)](event)
         for name in self.graph.stepped:
-            if self.is_stuck(self.tables[name]) and not self._more_is_coming(name):
+            if self.is_stuck(self.tables[name]) and not self.more_is_coming(name):
                 self.fall_back(self.tables[name], event.at_us)
         self.applied = self.number
+        if self.former:  # anything may have been what they waited for
+            self.touched.update(self.former & self.tables.keys())
         if event.at_us > self.now_us:
             self.now_us = event.at_us
             if event.at_us > self.awaited.next_us:
                 self.touched.update(self.awaited.expire(event.at_us))
 
-    def _more_is_coming(self, name: str) -> bool:
+    def more_is_coming(self, name: str) -> bool:
         """Whether something is on its way to a table, which may bring its sources abreast."""
         return any(
             table.running is not None or ((table.files or table.needs) and not table.failed and not self.paused(table))
@@ -133,6 +135,7 @@ class State(Updating):
         self._promise_anew(promised, event.at_us)
         # What a base table holds is not lost when it is taken out: should it come back, it goes on from there.
         self.retired |= {name: state for name, state in old.items() if state.table.is_base and state.exists}
+        self.former |= {name for name, state in old.items() if not state.table.is_base and state.exists}
         # A new view starts from what its sources already hold.
         for name, state in self.tables.items():
             if state.table.leader is not None:
@@ -199,6 +202,8 @@ class State(Updating):
                 before.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
             return before
         state = TableState(table, anew=anew)
+        if before.exists and not table.is_base:
+            self.former.add(table.name)
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         if table.is_base and before.table.feed == table.feed:
             state.files, state.order, state.arrived = before.files, before.order, before.arrived
@@ -222,6 +227,8 @@ class State(Updating):
 
     def _begun_again(self, before: TableState) -> TableState:
         state = TableState(before.table, anew="files" if before.table.is_base else "rows")
+        if not before.table.is_base:
+            self.former.add(before.table.name)
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         state.files, state.order, state.arrived = before.files, before.order, before.arrived
         return state

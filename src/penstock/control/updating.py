@@ -110,8 +110,13 @@ class Updating(Backfilling, Filing):
         state.attempt, state.error, state.retry_at_us, state.failed = 0, None, None, False
         if job.kind == "upkeep":
             state.small_files = 0
+            if job.anew:  # it was emptied; what it is made of first is still the first of its declaration
+                state.anew = job.anew
+                self.former.difference_update(self.graph.made_with(job.table))
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
+        if job.anew:
+            self.former.difference_update(self.graph.made_with(job.table))
         if job.table == event.table:
             self.cost_of(job.table).observe(sum(each.amount for each in job.each), event.seconds)
             self.worked_s += event.seconds

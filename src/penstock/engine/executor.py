@@ -148,10 +148,21 @@ class Executor:
     def _compute(self, job: Job) -> list[Computed]:
         """What each table of the job gets."""
         folder = job_folder(job.id, self.owner)
+        if job.kind == "upkeep" and job.anew:
+            return [self._emptied(job)]
         if not job.beside:
             return [self.compute.run(job, folder)]
         with self.compute.together(job, folder):
             return [self.compute.run(each, folder) for each in job.each]
+
+    def _emptied(self, job: Job) -> Computed:
+        """A table that was declared anew, and for which there is nothing yet: what it held before goes."""
+        made = []
+        with self.store.read() as conn:
+            for name in self.warehouse.graph.made_with(job.table):
+                schema = self.warehouse.definitions[name].schema or self.catalogue.schema(conn, name)
+                made += [Made(name, schema, (), None)] if schema is not None else []
+        return Computed(tuple(made), "emptied")
 
     def _make_durable(self, computed: Computed) -> None:
         """Data must be on disk before the catalogue says so."""
@@ -181,6 +192,8 @@ class Executor:
             publications: tuple[Publication, ...] = ()
             if job.kind == "upkeep":
                 publications = (Publication(job.table, snapshot, append=True),)
+                for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
+                    self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
             else:
                 for each, one in parts:
                     publications += self._recorded(conn, each, one, snapshot, at_us)
