@@ -140,7 +140,9 @@ def numbers(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 12))])
-@pytest.mark.parametrize("batched", [False, True], ids=["at once", "in batches"])
+@pytest.mark.parametrize(
+    "batched", [pytest.param(False, id="at once", marks=pytest.mark.soak), pytest.param(True, id="in batches")]
+)
 def test_whatever_the_batching(
     project: Write, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, batched: bool
 ) -> None:

@@ -222,8 +222,8 @@ def refused(folder: Path, holder: int) -> None:
     assert f"process {holder} " in " ".join(second.stderr.split()), second.stderr
 
 
-def test_killed_at_ten_random_moments(site: Site) -> None:
-    kill_at_random(site, kills=10, seed=5)
+def test_killed_at_random_moments(site: Site) -> None:
+    kill_at_random(site, kills=4, seed=5)
 
 
 @pytest.mark.soak

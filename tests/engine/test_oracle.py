@@ -38,7 +38,7 @@ def check_all(folder: Path, state: State) -> None:
     con.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_random_feeds(project: Write, spark: SparkSession, seed: int) -> None:
     folder = project(FILES)
     feeds = Feeds(folder, seed)

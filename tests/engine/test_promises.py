@@ -44,7 +44,11 @@ SAYS: dict[str, int | None] = {
 }
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 1), (0, 3, 1, 4), (2, 0, 1, 3)], ids=str)
+@pytest.mark.parametrize(
+    "order",
+    [(0, 3, 1, 4), *(pytest.param(order, marks=pytest.mark.soak) for order in ((0, 1, 2, 1), (2, 0, 1, 3)))],
+    ids=str,
+)
 def test_promises_change(project: Write, spark: SparkSession, order: tuple[int, ...]) -> None:
     folder = project(VIEWS)
     (folder / "landing").mkdir()
