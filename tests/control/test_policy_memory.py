@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.control.controller import Controller, PolicyError
+from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
     FeedFile,
@@ -22,7 +22,7 @@ from penstock.control.state import State
 from penstock.model.tables import Feed, Table
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.scheduling.cost import CostModel
-from penstock.scheduling.jobs import Decision, FinishedJob, ReadyJob, ReadyJobs, Situation, Start
+from penstock.scheduling.jobs import Decision, FinishedJob, PolicyError, ReadyJob, ReadyJobs, Situation, Start
 from penstock.scheduling.policies import find_policy
 from penstock.store.codec import decode, encode
 

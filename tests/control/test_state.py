@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from penstock.control.controller import Controller, PolicyError, guard
+from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
     FeedFile,
@@ -30,7 +28,6 @@ from penstock.control.snapshot import dump, load
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
-from penstock.scheduling.jobs import Decision, ReadyJobs, Situation, Start
 
 DAY_1 = parse_instant("2024-03-01")
 SAME = (0, 1)
@@ -376,26 +373,6 @@ def test_an_end_of_a_job_that_was_given_up_is_not_believed() -> None:
     bench.emit(RunStarted(bench.later(), "two"))
     bench.finish(job, (DAY_1, DAY_1 + 5), complete=DAY_1 + 5)
     assert not bench["a"].exists and list(bench["a"].files) == ["a/1"]
-
-
-# The guard
-
-
-@pytest.mark.parametrize(
-    ("starts", "message"),
-    [
-        ([Start("h", 0, "")], "started h, which is not ready"),
-        ([Start("a", 5, "")], "put a on track 5, which is not free"),
-        ([Start("a", 0, ""), Start("a", 1, "")], "started a, which is not ready"),
-    ],
-)
-def test_a_wrong_policy_is_an_error(starts: list[Start], message: str) -> None:
-    bench = Bench([Feed("f")], [base(), HOURS], tracks=2)
-    bench.file("a/1")
-    bench.controller.decide(bench.later())
-    ready: ReadyJobs = bench.controller.ready
-    with pytest.raises(PolicyError, match=message):
-        guard(Situation(bench.now, ready, {}, (0, 1), 2), Decision(tuple(starts)))
 
 
 # Determinism

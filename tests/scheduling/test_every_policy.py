@@ -13,11 +13,10 @@ from random import Random
 
 import pytest
 
-from penstock.control import controller
-from penstock.control.controller import PolicyError
 from penstock.control.events import Event, FileArrived, FileRewritten, UpdateFailed, UpdateFinished, UpdateStarted
 from penstock.model.time import SECOND_US
-from penstock.scheduling.jobs import Decision, Situation, Start, UpdatePolicy
+from penstock.scheduling import guard
+from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start, UpdatePolicy
 from penstock.scheduling.policies import DEFAULT, ORDERS, PLACEMENTS, WHOLE, find_policy
 from penstock.scheduling.policies.fifo import Fifo
 from penstock.sim.runtime import Simulation
@@ -175,7 +174,7 @@ def test_the_guard_refuses(policy: UpdatePolicy) -> None:
     [(Twice(), "two writers"), (Crowded(), "two jobs on track 0"), (Beyond(), "there is no track")],
 )
 def test_without_the_guard_the_check_finds_it(policy: UpdatePolicy, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "guard", lambda situation, decision: None)
+    monkeypatch.setattr(guard, "guard", lambda situation, decision: None)
     run = Simulation(troubled(FOIL), policy, FOIL, keep_log=True)
     try:
         while run.due(1000 * SECOND_US):

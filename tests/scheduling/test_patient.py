@@ -125,8 +125,7 @@ def test_the_backlog_waits_where_it_is_dear_unless_the_overload_lasts() -> None:
         ready = ReadyJobs.under(policy)
         ready.put(cheap)
         ready.put(dear)
-        ready.busy_from(busy_since_s * S)
-        assert next(ready.ranked(1000 * S))[1].table == first
+        assert next(ready.ranked(1000 * S, busy_since_s * S))[1].table == first
 
 
 def test_between_equals_the_youngest() -> None:
@@ -174,11 +173,10 @@ def test_bad_parameters(lasts: float) -> None:
 
 def test_a_backfill_gains_weight_while_it_waits() -> None:
     ready = ReadyJobs.under(find_policy("patient"))
-    ready.busy_from(0)
     ready.put(job("backfill", n=0, late=50, late_since_us=0))
     ready.put(job("edge", n=2, inherited=2.0))
-    assert next(ready.ranked(2 * S))[1].table == "edge"
-    assert next(ready.ranked(10 * S))[1].table == "backfill"
+    assert next(ready.ranked(2 * S, 0))[1].table == "edge"
+    assert next(ready.ranked(10 * S, 0))[1].table == "backfill"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -207,8 +205,7 @@ def test_lines_that_bend_are_ranked_as_a_sort_would(seed: int, many: int) -> Non
                 ready.put(jobs[name])
         if chance.random() < 0.1:
             since = chance.choice((None, now, now // 2, -(10**6) * S))
-            ready.busy_from(since)
         values = {name: value(policy, found, since, now / S) for name, found in jobs.items()}
-        found = [entry.table for _, entry in ready.ranked(now)]
+        found = [entry.table for _, entry in ready.ranked(now, since)]
         assert sorted(found) == sorted(jobs)
         assert [values[name] for name in found] == pytest.approx(sorted(values.values(), reverse=True))

@@ -18,10 +18,9 @@ from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out
 from penstock.cli.render import brief_duration, plain_number
 from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.cli.whatif import simulate_log
-from penstock.control.controller import PolicyError
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
-from penstock.scheduling.jobs import Index, ReadyJob, UpdatePolicy
+from penstock.scheduling.jobs import Index, PolicyError, ReadyJob, UpdatePolicy
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, bound, find_policy
 from penstock.sim.chart import Line, Panel, write_chart
 from penstock.sim.experiments import Experiment, find_experiment, load_all

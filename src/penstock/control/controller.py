@@ -4,8 +4,8 @@ says what to start now, `wake_at_us` when to ask again even if nothing happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from penstock.control.building import build_job
@@ -26,11 +26,10 @@ from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_job, ready_work
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
-from penstock.errors import PenstockError
 from penstock.model.time import END_US
+from penstock.scheduling import guard
 from penstock.scheduling.chopping import chops
 from penstock.scheduling.jobs import (
-    Decision,
     Fact,
     Outlook,
     ReadyJobs,
@@ -42,10 +41,6 @@ from penstock.scheduling.jobs import (
 from penstock.scheduling.policies import bound, find_policy
 
 _NOBODY: frozenset[str] = frozenset()
-
-
-class PolicyError(PenstockError):
-    """A policy decided something impossible."""
 
 
 class Controller:
@@ -160,12 +155,11 @@ class Controller:
             running,
             free,
             state.tracks,
-            state.memory if self._follow is None else self._memory,
+            MappingProxyType(state.memory) if self._follow is None else self._memory,
             tuple(state.unseen.values()),
             self.outlook,
         )
-        decision = self.policy.decide(situation)
-        guard(situation, decision)
+        decision = guard.decide(self.policy, situation)
         self._woken = decision.wake_at_us
         # What is remembered goes on record with what is started. A decision that starts nothing leaves no trace: else a
         # replay, which does not know of it, would decide otherwise later.
@@ -207,7 +201,8 @@ class Controller:
 
     def _because(self, start: Start) -> str:
         hurry = self.ready[start.table].awaited_us is not None
-        return f"is what a query waits for; it {start.why}" if hurry else start.why
+        why = guard.reason(start)
+        return f"is what a query waits for; it {why}" if hurry else why
 
     def _refresh(self) -> None:
         """Ask again about the tables that an event touched, those with late work below them, and those whose pause or
@@ -300,33 +295,3 @@ class Controller:
         """Nothing runs, nothing could run, and nothing will by itself."""
         self._refresh()
         return all(job.upkeep for job in self.ready.values()) and not self._pausing and not self.state.busy
-
-
-def guard(situation: Situation, decision: Decision) -> None:
-    """A wrong policy is an error, never a corrupt table."""
-    tracks: set[int] = set()
-    tables: set[str] = set()
-    for start in decision.starts:
-        if start.track not in situation.free or start.track in tracks:
-            raise PolicyError(f"the policy put {start.table} on track {start.track}, which is not free")
-        if start.table not in situation.ready or start.table in tables:
-            raise PolicyError(f"the policy started {start.table}, which is not ready")
-        tracks.add(start.track)
-        tables.add(start.table)
-    for name, value in decision.memory.items() if isinstance(decision.memory, Mapping) else ():
-        if type(name) is not str or not is_plain(value):
-            raise PolicyError(
-                f"the policy wants to remember {name!r}: {value!r}, which cannot be written down; "
-                "expected numbers, texts, lists, and mappings of texts to these"
-            )
-
-
-def is_plain(value: Any) -> bool:
-    """Whether it comes back from JSON as it was."""
-    if isinstance(value, float):
-        return isfinite(value)
-    if isinstance(value, list):
-        return all(map(is_plain, value))
-    if isinstance(value, dict):
-        return all(type(key) is str and is_plain(each) for key, each in value.items())
-    return value is None or isinstance(value, bool | int | str)

@@ -10,12 +10,17 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, islice
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
+from penstock.errors import PenstockError
 from penstock.model.time import SECOND_US
 from penstock.scheduling.ranking import Ranking
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class PolicyError(PenstockError):
+    """A policy did something impossible."""
 
 
 class ReadyJob(NamedTuple):
@@ -110,7 +115,7 @@ class ReadyJobs(dict[str, ReadyJob]):
     if the policy says one, then to the one that has been ready longer.
 
     An index may bend: `lines` says for a job from when on it is which line. They may depend on since when the tracks have
-    been busy, which `busy_from` sets.
+    been busy: whoever asks for the order says so. Asking changes nothing but what is kept to answer faster next time.
 
     A dictionary, because it is read far more often than it changes; it changes by `put` and `discard` only."""
 
@@ -162,17 +167,10 @@ class ReadyJobs(dict[str, ReadyJob]):
                 self._groups[self._grouped.pop(table)].discard(table)
         return job
 
-    def busy_from(self, since_us: int | None) -> None:
-        """Since when there has always been more to do than there were tracks; None if it is not so now. It concerns jobs
-        that make their tables fresher only."""
-        if since_us != self._busy_since_us:
-            self._busy_since_us = since_us
-            self._bends.clear()
-            self._unranked.update((table, self[table]) for table in self.fresher)
-
-    def best(self, now_us: int) -> tuple[float, ReadyJob] | None:
+    def best(self, now_us: int, busy_since_us: int | None = None) -> tuple[float, ReadyJob] | None:
         """The first of `ranked`, if there is one."""
-        if self._index is None or not self:
+        self._know(busy_since_us)
+        if not self:
             return None
         if len(self) == 1:
             (job,) = self.values()
@@ -183,10 +181,10 @@ class ReadyJobs(dict[str, ReadyJob]):
             self._ungroup()
         return self._ranking.best(now_us / SECOND_US)
 
-    def ranked(self, now_us: int) -> Iterator[tuple[float, ReadyJob]]:
-        """Jobs with their index, best first; ties go to the one that has been ready longer."""
-        if self._index is None:
-            return iter(())
+    def ranked(self, now_us: int, busy_since_us: int | None = None) -> Iterator[tuple[float, ReadyJob]]:
+        """Jobs with their index, best first; ties go to the one that has been ready longer. `busy_since_us` is since when
+        there has always been more to do than there were tracks; None if it is not so now."""
+        self._know(busy_since_us)
         if len(self) == 1:
             (job,) = self.values()
             a, b = self._line(job, now_us)
@@ -196,11 +194,16 @@ class ReadyJobs(dict[str, ReadyJob]):
         return self._ranking.ranked(now_us / SECOND_US)
 
     def among(
-        self, now_us: int, group_of: Mapping[str, Hashable], may_start: Callable[[Any], bool]
+        self,
+        now_us: int,
+        group_of: Mapping[str, Hashable],
+        may_start: Callable[[Any], bool],
+        busy_since_us: int | None = None,
     ) -> Iterator[tuple[float, ReadyJob]]:
         """The same, of those groups of tables only that may start something when their turn comes; a group that may not
         is left out from then on. The others are not looked at, however many they are. Tables of which nothing is known
         are of the group None. What `group_of` says of a table must not change."""
+        self._know(busy_since_us)
         self._catch_up(now_us)
         if group_of is not self._group_of:
             self._regroup(group_of)
@@ -223,11 +226,24 @@ class ReadyJobs(dict[str, ReadyJob]):
             else:
                 heapreplace(heads, (*entry, group, rest))
 
-    def in_order(self, now_us: int) -> Sequence[tuple[Any, ...]]:
+    def in_order(self, now_us: int, busy_since_us: int | None = None) -> Sequence[tuple[Any, ...]]:
         """Entries of which the first value is the negated index and the last the job, where no index changes."""
+        self._know(busy_since_us)
         self._catch_up(now_us)
         self._ungroup()
         return self._ranking.in_order()
+
+    def _know(self, busy_since_us: int | None) -> None:
+        """Before an order is made. What makes its table no fresher does not depend on since when the tracks are busy."""
+        if self._index is None and self._lines is None:
+            raise PolicyError(
+                "the policy has no index(job) and no lines(job, busy_since_us), so the ready jobs have no order: "
+                "give it one, or go through situation.ready.values()"
+            )
+        if busy_since_us != self._busy_since_us:
+            self._busy_since_us = busy_since_us
+            self._bends.clear()
+            self._unranked.update((table, self[table]) for table in self.fresher)
 
     def _regroup(self, group_of: Mapping[str, Hashable]) -> None:
         """Only those move whose group is another than before."""
@@ -258,6 +274,8 @@ class ReadyJobs(dict[str, ReadyJob]):
                 if plain and not job.upkeep and job.awaited_us is None:
                     # What follows, for most jobs of most policies.
                     a, b = index(job)  # type: ignore[misc]
+                    if a + b != a + b:
+                        _no_number(job, a, b)
                     put(job.table, a, b, job.release_us, job)
                 else:
                     self._rank(job, *self._line(job, now_us, remember=True))
@@ -284,14 +302,18 @@ class ReadyJobs(dict[str, ReadyJob]):
         ranking.put(table, a, b, tie, job)
 
     def _line(self, job: ReadyJob, now_us: int, remember: bool = False) -> tuple[float, float]:
-        assert self._index is not None
         if job.upkeep:
             return LAST, 0.0
         if job.awaited_us is not None:
             return FIRST, 0.0
         if self._lines is not None:
-            return self._now(job, self._lines(job, self._busy_since_us), 0, now_us, remember)
-        return self._index(job)
+            a, b = self._now(job, self._lines(job, self._busy_since_us), 0, now_us, remember)
+        else:
+            assert self._index is not None
+            a, b = self._index(job)
+        if a + b != a + b:
+            _no_number(job, a, b)
+        return a, b
 
     def _now(self, job: ReadyJob, lines: Bends, number: int, now_us: int, remember: bool) -> tuple[float, float]:
         """Which of the lines it is now, from some number on."""
@@ -302,16 +324,21 @@ class ReadyJobs(dict[str, ReadyJob]):
         return lines[number][1:]
 
 
+def _no_number(job: ReadyJob, a: float, b: float) -> NoReturn:
+    """It would rank anyhow, and so would all others."""
+    raise PolicyError(f"the policy's index of {job.table} is {a}, {b}; expected two numbers (a, b), for a + b * now")
+
+
 class ByIndex:
     """The ready jobs of a moment by index: what a placement that works with groups is given to choose from."""
 
-    __slots__ = ("now_us", "ready")
+    __slots__ = ("busy_since_us", "now_us", "ready")
 
-    def __init__(self, ready: ReadyJobs, now_us: int) -> None:
-        self.ready, self.now_us = ready, now_us
+    def __init__(self, ready: ReadyJobs, now_us: int, busy_since_us: int | None = None) -> None:
+        self.ready, self.now_us, self.busy_since_us = ready, now_us, busy_since_us
 
     def __iter__(self) -> Iterator[tuple[float, ReadyJob]]:
-        return self.ready.ranked(self.now_us)
+        return self.ready.ranked(self.now_us, self.busy_since_us)
 
 
 class Situation(NamedTuple):
@@ -333,7 +360,7 @@ class Start(NamedTuple):
     track: int
     # A sentence for `penstock explain`, or what makes it when someone asks.
     because: str | Callable[[], str] = ""
-    # The most that the job takes: files of a base table, periods of data of a derived one. All there is if None.
+    # The most that the job takes, at least 1: files of a base table, periods of data of a derived one. All if None.
     take: int | None = None
 
     @property

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
-from penstock.control.controller import PolicyError
 from penstock.model.time import SECOND_US
+from penstock.scheduling import guard
 from penstock.scheduling.chopping import chops
 from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
@@ -186,7 +186,7 @@ class _Lean:
         tracks = self.tracks
         ready = self.ready
         put, discard = ready.put, ready.discard
-        decide = self.policy.decide
+        policy, decide = self.policy, guard.decide
         by_name = self.by_name
         outlook = self.outlook
         cycle_us, normal_us, slow_factor = slow_phase(self.scenario)
@@ -287,7 +287,7 @@ class _Lean:
             if len(free) > 1:
                 free.sort()
             starts, wake, known = decide(
-                new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
+                policy, new(Situation, (now, ready, running, tuple(free), tracks, memory, tuple(finished), outlook))
             )
             if wake is not None:
                 raise BeyondLean
@@ -299,13 +299,8 @@ class _Lean:
                 if take is not None:
                     raise BeyondLean
                 started = discard(name)
-                # As the guard of the controller says it, for less: there is one start after the other anyway.
-                if started is None:
-                    raise PolicyError(f"the policy started {name}, which is not ready")
-                try:
-                    free.remove(track)
-                except ValueError:
-                    raise PolicyError(f"the policy put {name} on track {track}, which is not free") from None
+                assert started is not None
+                free.remove(track)
                 table = by_name[name]
                 table.running = True
                 taking = table.taking_us = table.fresh_us + started.gain_us

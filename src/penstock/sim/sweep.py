@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
-from penstock.control.controller import PolicyError
 from penstock.errors import PenstockError
+from penstock.scheduling.guard import failure
+from penstock.scheduling.jobs import PolicyError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,6 +42,4 @@ def told_of(policy: str) -> Iterator[None]:
     except PenstockError:
         raise
     except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise PolicyError(f"{policy}: it failed with {what} ({Path(at.filename).name}:{at.lineno})") from error
+        raise PolicyError(f"{policy}: {failure(error)}") from error

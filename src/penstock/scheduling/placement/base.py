@@ -20,7 +20,7 @@ def among(
 ) -> Ranked:
     """The jobs in order, of those groups of tables only that may start something when their turn comes."""
     if isinstance(ranked, ByIndex) and ranked.ready is situation.ready:
-        return ranked.ready.among(ranked.now_us, group_of, may_start)
+        return ranked.ready.among(ranked.now_us, group_of, may_start, ranked.busy_since_us)
     return (entry for entry in ranked if may_start(group_of.get(entry[1].table)))
 
 

@@ -35,7 +35,8 @@ class Composed:
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
         )
         self._by_index = type(order).ranked is IndexPolicy.ranked
-        self._only_index = self._by_index and not self.learns and type(placement) is Global
+        by_time_only = type(order).busy_since_us is IndexPolicy.busy_since_us
+        self._only_index = self._by_index and by_time_only and not self.learns and type(placement) is Global
 
     def for_graph(self, graph: Graph) -> Composed:
         weights = inherited(graph, self.inherit, self.inherit_k)
@@ -56,9 +57,9 @@ class Composed:
         if not self._by_index:
             ranked = self.order.ranked(situation)
         elif self.placement.grouped:
-            ranked = ByIndex(situation.ready, situation.now_us)
+            ranked = ByIndex(situation.ready, situation.now_us, self.order.busy_since_us(situation))
         else:
-            ranked = situation.ready.ranked(situation.now_us)
+            ranked = situation.ready.ranked(situation.now_us, self.order.busy_since_us(situation))
         if not self.learns:
             return _new(Decision, (self.placement.place(situation, ranked, self.why), None, NOTHING))
         placed = self.placement.remember(situation)

@@ -25,7 +25,11 @@ class IndexPolicy(ABC):
 
     def ranked(self, situation: Situation) -> Iterator[tuple[float, ReadyJob]]:
         """The ready jobs with their values, first to last."""
-        return situation.ready.ranked(situation.now_us)
+        return situation.ready.ranked(situation.now_us, self.busy_since_us(situation))
+
+    def busy_since_us(self, situation: Situation) -> int | None:
+        """Since when the tracks have been busy, for `lines`, if the order has them and they depend on that."""
+        return None
 
     def remember(self, situation: Situation) -> Mapping[str, Any]:
         """What to know at the next decision. Asked for before the jobs are ranked."""

@@ -49,11 +49,13 @@ class Patient(MaxBenefit):
             raise ValueError("expected a finite lasts of at least 0")
         self.lasts = lasts
 
+    def busy_since_us(self, situation: Situation) -> int | None:
+        if len(situation.ready.fresher) <= len(situation.free):
+            return None
+        return int(situation.memory.get("busy_since_us", situation.now_us))
+
     def remember(self, situation: Situation) -> Mapping[str, Any]:
-        """Since when the tracks have been busy, if they are."""
-        busy = len(situation.ready.fresher) > len(situation.free)
-        since_us = int(situation.memory.get("busy_since_us", situation.now_us)) if busy else None
-        situation.ready.busy_from(since_us)
+        since_us = self.busy_since_us(situation)
         return NOTHING if since_us is None else {"busy_since_us": since_us}
 
     def tie(self, job: ReadyJob) -> int:
