@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.engine.flows.tpch import FORKS, TOTAL_COST, passing
+from penstock.papers.flows.tpch import FORKS, TOTAL_COST, passing
 
 SPEC = """name: bench
 storage: file://{place}/storage

@@ -20,7 +20,7 @@ from statistics import median
 
 import duckdb
 
-from penstock.engine.flows.tpch import FORKS, generate
+from penstock.papers.flows.tpch import FORKS, generate
 
 VARIANTS = ("plain", "hand-cached", "hand-cached, pruned", "pipelines", "flow")
 FLOWS = ("fork", "butterfly")

@@ -16,9 +16,9 @@ from penstock.model.partitions import PartitionSet
 from penstock.model.relations import SAME, PartitionMap, Window
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, parse_instant
-from penstock.requests.book import Book
+from penstock.papers.requests.book import Book
+from penstock.papers.requests.triggers import Eager
 from penstock.requests.campaign import Backfill, plan
-from penstock.requests.triggers import Eager
 
 T0 = parse_instant("2015-01-01")
 TABLES = 100_000

@@ -14,10 +14,10 @@ from penstock.control.outlook import LearnedOutlook
 from penstock.control.replay import replay
 from penstock.model.tables import Feed, Table
 from penstock.model.time import MINUTE_US, SECOND_US
+from penstock.papers.recovery import adaptive
+from penstock.papers.recovery.aus import PARAMETERS, section7
 from penstock.scheduling.policies import PolicyNameError, find_policy
 from penstock.scheduling.recovery.modes import Modes
-from penstock.sim import adaptive
-from penstock.sim.experiments.aus import PARAMETERS, section7
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, SimTable
 from penstock.sim.scenario import Scenario as SimScenario

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.declare.flow import Rows, flow
 from penstock.declare.flow_check import SparkSql
 from penstock.engine.flows.realise import Inputs, realise
-from penstock.engine.flows.standalone import run_flow
 from penstock.engine.rows import read_files
 from penstock.flows.activities import Activity, Route
 from penstock.flows.description import Source, Target, typed
 from penstock.flows.report import FlowReport
 from penstock.model.schema import Schema, ddl, parse_ddl
+from penstock.papers.flows.standalone import run_flow
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from penstock.declare.flow import Rows, flow
 from penstock.declare.flow_check import SparkSql
-from penstock.engine.flows.standalone import run_flow
 from penstock.flows.description import typed
 from penstock.model.schema import ddl, parse_ddl
+from penstock.papers.flows.standalone import run_flow
 
 pytestmark = pytest.mark.spark
 

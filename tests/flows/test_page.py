@@ -7,8 +7,8 @@ import re
 import pytest
 
 from penstock.cli.flow import EXAMPLES, app
-from penstock.flows.policies import OPERATOR_POLICIES
-from penstock.sim.experiments import find_experiment, load_all
+from penstock.papers import find_experiment, load_all
+from penstock.papers.flows.policies import OPERATOR_POLICIES
 from tests.docs.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs/flows.md"

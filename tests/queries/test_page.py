@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from penstock.papers.queries.unit import COMMON
 from penstock.queries.policies import DEFAULT, POLICIES
-from penstock.sim.experiments.unit import COMMON
 
 PAGE = (Path(__file__).parents[2] / "docs/queries.md").read_text()
 

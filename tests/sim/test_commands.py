@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from penstock.sim.experiments import load_all
+from penstock.papers import load_all
 from penstock.sim.read import scenario_of
 from penstock.sim.scenario import ScenarioError
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.cli import whatif
-from penstock.cli.simulate import _plot
+from penstock.cli.experiment import _plot
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US
+from penstock.papers import load_all
 from penstock.sim.chart import Line, Panel, write_chart
-from penstock.sim.experiments import load_all
 from penstock.sim.timeline import Bar, Timeline, _envelope, write_timeline
 
 

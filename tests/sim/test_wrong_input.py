@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.papers import load_all
+from penstock.papers.experiment import ExperimentError, listed
+from penstock.papers.scheduling.golab import mostly_better, never_worse
 from penstock.scheduling.policies import ORDERS, POLICIES, find_policy
 from penstock.scheduling.policies import WHOLE as WHOLES
 from penstock.sim.arrivals import batches
-from penstock.sim.experiments import load_all
-from penstock.sim.experiments.base import ExperimentError, listed
-from penstock.sim.experiments.golab import mostly_better, never_worse
 from penstock.sim.read import scenario_of
 from penstock.sim.runtime import simulate
 from penstock.sim.scenario import Scenario, ScenarioError, SimTable, Slowdown

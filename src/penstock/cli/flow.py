@@ -25,7 +25,7 @@ from penstock.flows.staging import Place, StagingPlan, plan_staging
 from penstock.flows.subflows import break_into_subflows, policy_for
 from penstock.flows.walk import timetable
 from penstock.sim.figure import check_picture
-from penstock.sim.flows.picture import draw_plan
+from penstock.sim.plan_picture import draw_plan
 
 if TYPE_CHECKING:
     from penstock.app import Warehouse

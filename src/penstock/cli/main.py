@@ -9,6 +9,7 @@ import typer
 from penstock import __version__
 from penstock.cli import (
     bounds,
+    experiment,
     feeds,
     flow,
     inspect,
@@ -30,7 +31,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for module in (project, run, requests, inspect, feeds, bounds, query, flow, simulate, whatif, replicas, safety, serve):
+for module in (
+    project,
+    run,
+    requests,
+    inspect,
+    feeds,
+    bounds,
+    query,
+    flow,
+    simulate,
+    experiment,
+    whatif,
+    replicas,
+    safety,
+    serve,
+):
     module.register(app)
 
 

@@ -32,8 +32,8 @@ from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.policies import DEFAULT
 from penstock.sim.chart import Line, Panel, write_chart
-from penstock.sim.experiments.base import Row, average, grouped
 from penstock.sim.figure import check_picture
+from penstock.sim.rows import Row, average, grouped
 from penstock.sim.timeline import timeline as timeline_of
 from penstock.sim.timeline import write_timeline
 from penstock.sim.whatif.advice import Advice, advise, compare

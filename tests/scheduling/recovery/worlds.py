@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from penstock.papers.recovery.adaptive import File, Ran, run
 from penstock.scheduling.recovery.bounds import Delivery, Model, clearing_us
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.tasks import Task, provisioned
-from penstock.sim.adaptive import File, Ran, run
 
 
 @dataclass(frozen=True)

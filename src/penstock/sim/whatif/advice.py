@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.declare.policies import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
-from penstock.sim.experiments.base import Row, average, grouped
+from penstock.sim.rows import Row, average, grouped
 from penstock.sim.sweep import sweep, told_of
 from penstock.sim.whatif.change import Changes
 from penstock.sim.whatif.recording import Crowding, Recording

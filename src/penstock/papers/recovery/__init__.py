@@ -1,0 +1,1 @@
+"""After an outage: adaptive scheduling with proven bounds, in a model without partitions, demand or upkeep."""

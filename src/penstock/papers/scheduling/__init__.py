@@ -1,0 +1,1 @@
+"""Which table next: Golab, Johnson, Shkapenyuk, and what we add to it."""

@@ -1,8 +1,0 @@
-"""Flows of row packs through queues with limits, on a virtual clock."""
-
-from __future__ import annotations
-
-from penstock.sim.flows.operators import Machine
-from penstock.sim.flows.simulator import FlowOutcome, simulate_flow
-
-__all__ = ["FlowOutcome", "Machine", "simulate_flow"]
