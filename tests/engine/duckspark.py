@@ -43,6 +43,8 @@ MACROS = (
     "unix_date(d) AS date_diff('day', DATE '1970-01-01', d)",
     "date_from_unix_date(n) AS (DATE '1970-01-01' + n::INTEGER)",
     "raise_error(message) AS error(message)",
+    "monotonically_increasing_id() AS 0",
+    "octet_length(t) AS strlen(t)",
     "trunc_date(d, unit) AS date_trunc(unit, d)::DATE",
 )
 
@@ -74,6 +76,9 @@ class _Field:
 @dataclass(frozen=True)
 class _Struct:
     fields: list[_Field]
+
+    def json(self) -> str:
+        return "{}"
 
 
 class Frame:
@@ -112,6 +117,14 @@ class Frame:
 
     def coalesce(self, _count: int) -> Frame:
         return self
+
+    @property
+    def sparkSession(self) -> Session:
+        return self.session
+
+    def _collect_as_arrow(self, empty_list_if_zero_records: bool) -> list[pa.RecordBatch]:
+        whole = self.rows.combine_chunks()
+        return whole.to_batches() or [pa.RecordBatch.from_pylist([], schema=whole.schema)]
 
     def persist(self, *_level: Any) -> Frame:
         return self
@@ -214,6 +227,9 @@ class _Settings:
     """As far as a session of the JVM is asked for its settings, and whether it lives."""
 
     connection: duckdb.DuckDBPyConnection
+
+    def get(self, _name: str) -> str:
+        return "snappy"
 
     def set(self, name: str, value: str) -> None:
         if name == "spark.sql.session.timeZone":

@@ -140,6 +140,7 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "run.tracks": (_section("run", "tracks = 3"), set()),
     "run.patience": (_section("run", 'patience = "1m"'), set()),
     "run.policy": (_section("run", 'policy = "fifo"'), set()),
+    "run.driver_bytes": (_section("run", "driver_bytes = 0"), set()),
     "queries.policy": (_section("queries", 'policy = "immediate"'), set()),
     "queries.lanes": (_section("queries", "lanes = 3"), set()),
     "queries.functions": (_section("queries", 'functions = ["reflect"]'), set()),

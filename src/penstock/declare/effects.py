@@ -58,6 +58,7 @@ EFFECTS: Mapping[str, Entry] = {
     "run.tracks": _SCHEDULING,
     "run.patience": _SCHEDULING,
     "run.policy": _SCHEDULING,
+    "run.driver_bytes": Entry("nothing", "files that are written from now on hold the same, whoever writes them"),
     "queries.policy": _QUERIES,
     "queries.lanes": _QUERIES,
     "queries.functions": _QUERIES,

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 
 from penstock.control.events import FeedFile, Job
 from penstock.declare.warehouse import Definition, Warehouse
@@ -28,7 +28,7 @@ from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
 from penstock.engine.leftovers import delete_files
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.provenance import COLUMN, FILE, spans_by_file
-from penstock.engine.rows import RowsProblem, Staged, instant_of, quoted, read_files, stage, within
+from penstock.engine.rows import RowsProblem, Staged, Writer, instant_of, quoted, read_files, within
 from penstock.engine.values import text
 from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
@@ -59,6 +59,7 @@ class BaseLoad:
     store: Store
     catalogue: Catalogue
     flows: FlowWork
+    writer: Writer
     job: Job
     definition: Definition
     reader: FeedReader
@@ -247,7 +248,7 @@ class BaseLoad:
             rows = read_files(self.session, rest, schema, 0)
             rows = rows.where(f"file not in ({', '.join(map(text, sorted(names)))})")
             root = self.catalogue.folder(name)
-            kept = stage(rows, Path(root) / f"{self.folder}-kept", root, None, WHOLE, 0).files
+            kept = self.writer.stage(rows, Path(root) / f"{self.folder}-kept", root, None, WHOLE, 0).files
         self.made.append(Made(name, schema, kept, (), tuple(dropped), kept=True))
 
     def _rewritten(
@@ -274,7 +275,9 @@ class BaseLoad:
             size = sum(file.size_bytes for file in files)
             rows = read_files(self.session, paths, (*schema, COLUMN), size)
             rows = rows.where(f"coalesce({FILE}, 0L) not in ({', '.join(f'{number}L' for number in sorted(numbers))})")
-            staged = stage(rows, Path(root) / f"{self.folder}-kept-{content}", root, time, grain, size, [FILE])
+            staged = self.writer.stage(
+                rows, Path(root) / f"{self.folder}-kept-{content}", root, time, grain, size, [FILE]
+            )
             kept += (replace(file, content=content) for file in staged.files)
         return tuple(kept), dropped
 
@@ -381,7 +384,7 @@ class BaseLoad:
             f"{text(self.job.id)} as job",
             "current_timestamp() as loaded_at",
         )
-        staged = stage(refused, Path(root) / folder, root, None, WHOLE, 0)
+        staged = self.writer.stage(refused, Path(root) / folder, root, None, WHOLE, 0)
         if staged.files:
             self.made.append(Made(name, QUARANTINE, staged.files))
 
@@ -506,7 +509,7 @@ class BaseLoad:
 
     def _stage(self, frame: DataFrame, own: Definition, folder: str, size: int) -> Staged:
         root = self.catalogue.folder(own.name)
-        return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, [FILE])
+        return self.writer.stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, [FILE])
 
     def _stage_files(self, files: Sequence[FeedFile], folder: str, only: Callable[[Definition], str | None]) -> Loaded:
         """Stage the rows of files, of each table those that are wanted."""
@@ -519,7 +522,7 @@ class BaseLoad:
             condition = only(self.definition)
             rows = rows if condition is None else rows.where(condition)
             staged = {self.job.table: self._stage(rows, self.definition, folder, size)}
-            return Loaded(staged, sum(refused_of(one) for one in seen))
+            return Loaded(staged, self._refused_of(files, arrived, seen, staged))
         except RowsProblem:
             raise
         except (PySparkException, Py4JJavaError) as error:
@@ -540,7 +543,7 @@ class BaseLoad:
             size = sum(file.size_bytes for file in some)
             tag = some[0].id if loses else None
             report, made = self.flows.load(self.job, self.definition, rows, size, place, only, tag)
-            refused += sum(refused_of(one) for one in seen)
+            refused += self._refused_of(some, arrived, seen, made)
             self.reports.append(report)
             for name, found in made.items():
                 staged.setdefault(name, []).append(found)
@@ -551,6 +554,14 @@ class BaseLoad:
             },
             refused,
         )
+
+    def _refused_of(
+        self, files: Sequence[FeedFile], arrived: int, seen: Sequence[Observation], staged: Mapping[str, Staged]
+    ) -> int:
+        """How many rows were refused while the others were written."""
+        if seen and any(each.twice for each in staged.values()):
+            return self.reader.count_refused(self.session, files, arrived)
+        return sum(refused_of(one) for one in seen)
 
     def _still_there(self, files: Iterable[FeedFile]) -> None:
         bad = []
@@ -580,7 +591,7 @@ class BaseLoad:
         files = self.read or self.job.files
         arrived = max(file.arrived_us for file in files)
         rows = self.reader.refused(self.session, files, arrived, self.job.id)
-        staged = stage(rows, Path(root) / self.folder, root, None, WHOLE, 0)
+        staged = self.writer.stage(rows, Path(root) / self.folder, root, None, WHOLE, 0)
         self.made.append(Made(name, QUARANTINE, staged.files))
 
     def _remove_superseded(self) -> None:

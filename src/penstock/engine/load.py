@@ -253,6 +253,9 @@ class FeedReader:
             "file", "line", "reason", "row", F.lit(job).alias("job"), F.current_timestamp().alias("loaded_at")
         )
 
+    def count_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> int:
+        return self.frame(session, files).where(f"({self.reason(arrived_us)}) is not null").count()
+
     def _with_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> list[FeedFile]:
         """The files that have bad rows: usually one of many, and each costs a query of its own to find the lines."""
         if len(files) == 1:

@@ -11,6 +11,7 @@ from typing import cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.engine.collected import PARTITION, codec_of, collect, collects, write
 from penstock.engine.leftovers import delete_files, remove_if_empty
 from penstock.engine.links import plain
 from penstock.errors import PenstockError
@@ -21,9 +22,12 @@ from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, format_inst
 from penstock.model.zones import first_instant_of, local_instant
 from penstock.tables import DataFile, read_footer
 
-PARTITION = "_penstock_p"
 # Below this much input one task and one file are best.
 SMALL_BYTES = 48 << 20
+# Below this much input rows are collected, and written by this process; unless they turn out to be this many times as much.
+DRIVER_BYTES = 8 << 20
+MOST_TIMES = 4
+_NO_TIME = "some rows have no time (null in the time column), so they belong to no partition"
 
 
 class RowsProblem(PenstockError):
@@ -55,7 +59,8 @@ def partition_start(time: str, grain: Grain) -> str:
     """The start of each row's partition in microseconds, exactly as the model computes it, as SQL.
 
     It does not depend on the zone of the session, except that this is the one of times without offset."""
-    at = f"least(greatest({micros(time)}, {FIRST_US}L), {LAST_US}L)"
+    # A row without a time has no partition, either.
+    at = f"case when {micros(time)} < {FIRST_US}L then {FIRST_US}L when {micros(time)} > {LAST_US}L then {LAST_US}L else {micros(time)} end"
     if isinstance(grain, Fixed):
         start = f"{at} - pmod({at} - {grain.offset_us}L, {grain.width_us}L)"
         return _from_the_beginning(start)
@@ -94,6 +99,8 @@ class Staged:
     files: tuple[DataFile, ...]
     # Columns that are in the files, but that readers do not see.
     hidden: Schema = ()
+    # Whether the rows were computed a second time: what was counted on the way the first time is not all.
+    twice: bool = False
 
     @property
     def rows(self) -> int:
@@ -104,36 +111,72 @@ class Staged:
         return sum(file.size_bytes for file in self.files)
 
 
-def stage(
-    frame: DataFrame,
-    folder: Path,
-    root: str,
-    time: str | None,
-    grain: Grain,
-    input_bytes: int,
-    hidden: Sequence[str] = (),
-) -> Staged:
-    """Write a DataFrame's rows as Parquet files, each within one partition, into a folder of its own."""
-    found = schema_of(frame)
-    schema = tuple(column for column in found if column.name not in hidden)
-    for column in schema:
-        if column.type == "void":
-            raise RowsProblem(f"column `{column.name}` has no type; write cast(null as <type>)")
-    if grain is not WHOLE:
-        assert time is not None
-        frame = frame.selectExpr("*", f"{partition_start(time, grain)} as {PARTITION}")
-    if input_bytes <= SMALL_BYTES:
-        frame = frame.coalesce(1)
-    writer = frame.write.mode("append")
-    if grain is not WHOLE:
-        writer = writer.partitionBy(PARTITION)
-    writer.parquet(str(folder))
-    own = tuple(column for column in found if column.name in hidden)
-    files = tuple(_written(folder, root, grain))
-    if isinstance(grain, Calendar):
-        assert time is not None
-        check_partitions_of(files, time, grain)
-    return Staged(folder, schema, files, own)
+class Writer:
+    """Writes rows as Parquet files that nobody sees yet. A small result is collected and written by this process, others by Spark itself."""
+
+    def __init__(self, driver_bytes: int = DRIVER_BYTES) -> None:
+        self._driver_bytes = driver_bytes
+        # Learned, by the folder of a table: of how much input it gave too many rows.
+        self._too_many: dict[str, int] = {}
+        self._codec: str | None = ""
+
+    def stage(
+        self,
+        frame: DataFrame,
+        folder: Path,
+        root: str,
+        time: str | None,
+        grain: Grain,
+        input_bytes: int,
+        hidden: Sequence[str] = (),
+    ) -> Staged:
+        """Write a DataFrame's rows into a folder of its own, each file within one partition."""
+        found = schema_of(frame)
+        schema = tuple(column for column in found if column.name not in hidden)
+        for column in schema:
+            if column.type == "void":
+                raise RowsProblem(f"column `{column.name}` has no type; write cast(null as <type>)")
+        start = None
+        if grain is not WHOLE:
+            assert time is not None
+            start = partition_start(time, grain)
+        notes = frame.schema.json()
+        whole = frame.coalesce(1) if input_bytes <= SMALL_BYTES else frame
+        twice, files = False, None
+        if self._is_small(root, input_bytes) and (codec := self._codec_of(whole)) and collects(found, notes):
+            rows = collect(whole, found, start or "0L", MOST_TIMES * self._driver_bytes)
+            if rows is None:
+                twice, self._too_many[root] = True, input_bytes
+            elif rows.column(PARTITION).null_count:
+                raise RowsProblem(_NO_TIME)
+            else:
+                files = write(rows, notes, folder, root, start is not None, codec)
+        if files is None:
+            files = _written_by_spark(frame if twice else whole, folder, root, start)
+        if isinstance(grain, Calendar):
+            assert time is not None
+            check_partitions_of(files, time, grain)
+        own = tuple(column for column in found if column.name in hidden)
+        return Staged(folder, schema, tuple(files), own, twice)
+
+    def _is_small(self, root: str, input_bytes: int) -> bool:
+        return input_bytes <= self._driver_bytes and input_bytes < self._too_many.get(root, input_bytes + 1)
+
+    def _codec_of(self, frame: DataFrame) -> str | None:
+        """How files are compressed; None if only Spark can do it."""
+        if self._codec == "":
+            self._codec = codec_of(str(frame.sparkSession.conf.get("spark.sql.parquet.compression.codec")))
+        return self._codec
+
+
+def _written_by_spark(frame: DataFrame, folder: Path, root: str, start: str | None) -> list[DataFile]:
+    if start is not None:
+        frame.selectExpr("*", f"{start} as {PARTITION}").write.mode("append").partitionBy(PARTITION).parquet(
+            str(folder)
+        )
+    else:
+        frame.write.mode("append").parquet(str(folder))
+    return _written(folder, root, start is not None)
 
 
 def check_partitions_of(files: Sequence[DataFile], time: str, grain: Calendar) -> None:
@@ -149,14 +192,14 @@ def check_partitions_of(files: Sequence[DataFile], time: str, grain: Calendar) -
                     )
 
 
-def _written(folder: Path, root: str, grain: Grain) -> list[DataFile]:
+def _written(folder: Path, root: str, partitioned: bool) -> list[DataFile]:
     files = []
     for path in sorted(folder.rglob("*.parquet")) if folder.exists() else ():
         start = 0
-        if grain is not WHOLE:
+        if partitioned:
             value = path.parent.name.split("=", 1)[1]
             if not value.lstrip("-").isdigit():
-                raise RowsProblem("some rows have no time (null in the time column), so they belong to no partition")
+                raise RowsProblem(_NO_TIME)
             start = int(value)
         file = read_footer(str(path), start, root)
         if file.records:

@@ -23,7 +23,7 @@ from penstock.engine.leftovers import job_folders, remove_written
 from penstock.engine.links import Links
 from penstock.engine.load import FeedReader
 from penstock.engine.provenance import COLUMN
-from penstock.engine.rows import Staged, read_files, stage
+from penstock.engine.rows import Staged, Writer, read_files
 from penstock.engine.shared import SharedReads, shared_sources
 from penstock.engine.spark import ENDED, SparkProblem, is_alive
 from penstock.model.grain import WHOLE
@@ -53,7 +53,8 @@ class SparkWork:
         self.store = store
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
-        self.flows = FlowWork(session, warehouse, store, catalogue, kept or Kept(), watched or Watched())
+        self.writer = Writer(warehouse.declarations.config.run.driver_bytes)
+        self.flows = FlowWork(session, warehouse, store, catalogue, self.writer, kept or Kept(), watched or Watched())
         # Where Spark finds delivered files, while a job reads them.
         self._links = Links(warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         # What several tables of a group read, while they are made.
@@ -104,7 +105,9 @@ class SparkWork:
         self, frame: DataFrame, definition: Definition, folder: str, input_bytes: int, hidden: Sequence[str] = ()
     ) -> Staged:
         root = self.catalogue.folder(definition.name)
-        return stage(frame, Path(root) / folder, root, definition.time, definition.table.grain, input_bytes, hidden)
+        return self.writer.stage(
+            frame, Path(root) / folder, root, definition.time, definition.table.grain, input_bytes, hidden
+        )
 
     # Loads
 
@@ -117,7 +120,16 @@ class SparkWork:
     def _load(self, job: Job, definition: Definition, folder: str) -> Computed:
         reader = self._reader(definition)
         load = BaseLoad(
-            self.session, self.warehouse, self.store, self.catalogue, self.flows, job, definition, reader, folder
+            self.session,
+            self.warehouse,
+            self.store,
+            self.catalogue,
+            self.flows,
+            self.writer,
+            job,
+            definition,
+            reader,
+            folder,
         )
         return load.run()
 

@@ -57,14 +57,19 @@ class DataFile:
 
 def read_footer(path: str, partition_us: int, root: str) -> DataFile:
     """The file at `path` (absolute, or a URI), which lies under `root`, its table's folder."""
-    relative = _relative(path, root)
     if "://" in path:
         system, name = fs.FileSystem.from_uri(path)
     else:
         system, name = fs.LocalFileSystem(), path
     with system.open_input_file(name) as source:
-        size = source.size()
-        footer = pq.read_metadata(source)
+        return footer_of(source, path, partition_us, root)
+
+
+def footer_of(source: pa.NativeFile, path: str, partition_us: int, root: str) -> DataFile:
+    """The same, of a file that is open, or that was just written from memory."""
+    relative = _relative(path, root)
+    size = source.size()
+    footer = pq.read_metadata(source)
     arrow = footer.schema.to_arrow_schema()
     hidden = ",".join(name for name in arrow.names if name.startswith(HIDDEN_PREFIX))
     return DataFile(
@@ -130,7 +135,10 @@ def _leaf(chunks: list[pq.ColumnChunkMetaData], kind: pa.DataType) -> ColumnStat
             values += statistics.num_values
             nulls += statistics.null_count
         if statistics is not None and statistics.has_min_max and decode is not None:
-            bounds.append((decode(statistics.min_raw), decode(statistics.max_raw)))
+            low, high = decode(statistics.min_raw), decode(statistics.max_raw)
+            # Engines do not agree whether a NaN is larger than all numbers, or no bound at all.
+            bounded = bounded and low == low and high == high
+            bounds.append((low, high))
         elif statistics is None or not statistics.has_null_count or statistics.num_values:
             bounded = False
     low = high = None

@@ -25,7 +25,7 @@ from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.leftovers import remove_written
 from penstock.engine.provenance import FILE, tagged
 from penstock.engine.rows import Staged as Files
-from penstock.engine.rows import instant_literal, quoted, read_files, stage, within
+from penstock.engine.rows import Writer, instant_literal, quoted, read_files, within
 from penstock.flows.activities import Overwrite, Versions
 from penstock.flows.description import Source, TypedFlow, bound
 from penstock.flows.experience import learned
@@ -113,6 +113,7 @@ class FlowWork:
     warehouse: Warehouse
     store: Store
     catalogue: Catalogue
+    writer: Writer
     kept: Kept = field(default_factory=Kept)
     watched: Watched = field(default_factory=Watched)
 
@@ -283,7 +284,9 @@ class FlowWork:
             frame = frame if condition is None else frame.where(condition)
             if file is not None and FILE not in frame.columns:
                 frame = frame.selectExpr("*", tagged(file))
-            return stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden_of(frame))
+            return self.writer.stage(
+                frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden_of(frame)
+            )
 
         name = quarantine_of(typed.flow.name)
 
@@ -297,7 +300,7 @@ class FlowWork:
             parts = [as_refused(own(frame), activity, reason, job.id) for activity, reason, frame in refused]
             number = list(plan.by_name).index(step)
             rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
-            return stage(rows, Path(root) / f"{folder}-{number}", root, None, WHOLE, size, hidden_of(rows))
+            return self.writer.stage(rows, Path(root) / f"{folder}-{number}", root, None, WHOLE, size, hidden_of(rows))
 
         world = World(
             self.session,

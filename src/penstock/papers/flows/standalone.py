@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.run import FlowRun, World
 from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
-from penstock.engine.rows import Staged, read_files, stage
+from penstock.engine.rows import Staged, Writer, read_files
 from penstock.flows.description import TypedFlow
 from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport
@@ -39,12 +39,13 @@ def run_flow(
         flow = gathered(flow)
         plan = plan_staging(flow.graph(rows), MEMORY_SHARE * storage_bytes(session)[0])
 
+    writer = Writer()
     # As they are now: what this run writes beside them is not loaded yet.
     before = {table: [str(path) for path in (folder / table).rglob("*.parquet")] for table in flow.flow.targets}
 
     def write(table: str, frame: DataFrame) -> Staged:
         place = folder / table
-        staged = stage(frame, place, str(place), None, WHOLE, input_bytes)
+        staged = writer.stage(frame, place, str(place), None, WHOLE, input_bytes)
         return replace(
             staged, files=tuple(file for file in staged.files if str(place / file.path) not in before[table])
         )
@@ -52,7 +53,9 @@ def run_flow(
     def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Staged:
         parts = [as_refused(frame, activity, reason, flow.flow.name) for activity, reason, frame in refused]
         place = folder / quarantine_of(flow.flow.name)
-        return stage(reduce(DataFrame.unionByName, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0)
+        return writer.stage(
+            reduce(DataFrame.unionByName, parts), place / step.replace(" ", "_"), str(place), None, WHOLE, 0
+        )
 
     def loaded(table: str, columns: Schema) -> DataFrame:
         return read_files(session, before[table], columns, 0)
