@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.livedemo import Run, Stage, weighted_s
-from penstock.cli.netops.feeds import Delivery, Incident, Network, Scale, _csv
+from penstock.cli.netops.feeds import DemoFile, Incident, Network, Scale, _csv
 from penstock.control.recovery import recoveries
 from penstock.control.state import State
 from penstock.declare.config import RunConfig
@@ -28,7 +28,7 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import register
 from penstock.scheduling.policies.fifo import Fifo
-from penstock.sim.whatif.change import Changes, Slowdown
+from penstock.sim.whatif.change import Changes, SlowPeriod
 from penstock.sim.whatif.recording import Recording, record
 from penstock.sim.whatif.replay import Replay
 
@@ -124,7 +124,7 @@ def _row(name: str, policy: str, runs: list[Run], base: list[Run]) -> dict[str, 
 
 def _slower_for_a_while(spark: SparkSession, folder: Path) -> list[dict[str, object]]:
     network = Network(ORIGIN_US, _moment(SPEED, SECONDS), scale=SCALE)
-    slow = Slowdown(_moment(SPEED, SECONDS * SLOW_FROM), _moment(SPEED, SECONDS * SLOW_TO), SLOWER)
+    slow = SlowPeriod(_moment(SPEED, SECONDS * SLOW_FROM), _moment(SPEED, SECONDS * SLOW_TO), SLOWER)
     stage = Stage(spark, folder, network, SPEED, WARM_S, ALERTS, Changes(slowdowns=(slow,)))
     stage.prepare(DEFAULT)
     before = record(enumerate(stage.log()[0], 1))
@@ -162,7 +162,7 @@ def _simulated(world: Recording, stage: Stage, policy: str) -> float:
     shift = stage.network.origin_us - world.start_us
     slow = [replace(one, start_us=one.start_us + shift, end_us=one.end_us + shift) for one in stage.changes.slowdowns]
     # Before the run everything takes no time: all policies begin with the same tables.
-    before = Slowdown(0, stage.begin_us - world.start_us, 0.001)
+    before = SlowPeriod(0, stage.begin_us - world.start_us, 0.001)
     changes = Changes(slowdowns=(before, *slow))
     return mean(
         weighted_s(Replay(world, policy, None, changes, seed, keep_log=True).run().log, *stage.span)
@@ -181,14 +181,14 @@ class CutNetwork(Network):
         self.outage = Incident(self.end_us, self.end_us, "")
         self.cut_us = cut[0] + origin_us, cut[1] + origin_us
 
-    def _syslog(self) -> Iterator[Delivery]:
+    def _syslog(self) -> Iterator[DemoFile]:
         """As often as the others."""
         for start in range(self.origin_us, self.end_us - MINUTE_US + 1, MINUTE_US):
             stamp = moment(start).strftime("%Y%m%dT%H%M%S")
             rows = self._syslog_rows(start, MINUTE_US, self.scale.syslog_lines // 5)
-            yield Delivery(start + MINUTE_US, "syslog", f"syslog-{stamp}.csv", _csv(rows), len(rows))
+            yield DemoFile(start + MINUTE_US, "syslog", f"syslog-{stamp}.csv", _csv(rows), len(rows))
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[DemoFile]:
         start, end = self.cut_us
         found = [
             replace(one, due_us=end) if one.feed in CUT and start <= one.due_us < end else one

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.cli.demo import write_demo
-from penstock.cli.netops.feeds import Delivery, Network, Scale
+from penstock.cli.netops.feeds import DemoFile, Network, Scale
 from penstock.cli.netops.generator import deliver
 from penstock.engine.asked import Asked
 from penstock.engine.front import Front
@@ -86,13 +86,13 @@ class Side:
     warehouse: Warehouse
     front: Front
     turn: threading.Event
-    deliveries: Iterator[Delivery]
+    deliveries: Iterator[DemoFile]
     unit_s: float
     asked: list[Asked] = field(default_factory=list)
     crowd: list[Asked] = field(default_factory=list)
     # Units that its time has gone on.
     passed: float = 0.0
-    next: Delivery | None = None
+    next: DemoFile | None = None
 
     def round(self, number: int, unit_s: float) -> None:
         self.turn.set()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.netops.feeds import FEEDS, Delivery, Network, Scale, expected_rows
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Network, Scale, expected_rows
 from penstock.cli.netops.generator import Generator, deliver
 from penstock.engine.clock import Clock
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, parse_duration, parse_instant
@@ -24,7 +24,7 @@ def network(minutes: int = 120, seed: int = 7) -> Network:
     return Network(ORIGIN_US, minutes * MINUTE_US, seed)
 
 
-def rows_of(delivery: Delivery) -> list[dict[str, str]]:
+def rows_of(delivery: DemoFile) -> list[dict[str, str]]:
     text = delivery.content.decode()
     if delivery.name.endswith(".json"):
         return [json.loads(line) for line in text.splitlines()]
@@ -105,7 +105,7 @@ def test_history_comes_before() -> None:
 
 
 def test_expected_rows_count_a_name_once() -> None:
-    one = Delivery(0, "alerts", "a.json", b"", 5)
+    one = DemoFile(0, "alerts", "a.json", b"", 5)
     assert expected_rows([one, replace(one, rows=3), replace(one, name="b.json", rows=1)])["alerts"] == 4
 
 
@@ -143,7 +143,7 @@ def test_an_error_is_kept(tmp_path: Path) -> None:
 
 
 def test_deliver_replaces(tmp_path: Path) -> None:
-    one = Delivery(0, "alerts", "a.json", b"first", 1)
+    one = DemoFile(0, "alerts", "a.json", b"first", 1)
     deliver(tmp_path, one)
     deliver(tmp_path, replace(one, content=b"second"))
     assert [path.read_bytes() for path in (tmp_path / "landing" / "alerts").iterdir()] == [b"second"]

@@ -20,7 +20,7 @@ from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start, Up
 from penstock.scheduling.policies import DEFAULT, ORDERS, PLACEMENTS, WHOLE, find_policy
 from penstock.scheduling.policies.fifo import Fifo
 from penstock.sim.runtime import Simulation
-from penstock.sim.scenario import Backfill, Outage, Scenario, Slowdown
+from penstock.sim.scenario import Outage, Redelivery, Scenario, Slowdown
 from tests.scheduling.legality import Illegal, check
 from tests.sim.test_same_schedule import tree
 
@@ -84,7 +84,7 @@ def troubled(seed: int) -> Scenario:
         jitter=0.5,
         slowdown=Slowdown(3, 400),
         outages=(Outage(300, 500, base[0]), Outage(800, 900), Outage(1500, 2_000_000)),
-        backfills=(Backfill(700, base[-1], 0, 600), Backfill(1200, base[0], 100, 1100)),
+        backfills=(Redelivery(700, base[-1], 0, 600), Redelivery(1200, base[0], 100, 1100)),
         failures=0.1,
         costs=chance.choice(("learned", "learned", "known")),
         partition=chance.choice(("5m", "hour")),

@@ -11,7 +11,7 @@ import pytest
 from penstock.control.events import UpdateStarted
 from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.sim.runtime import Simulation
-from penstock.sim.scenario import Backfill, Scenario, SimTable
+from penstock.sim.scenario import Redelivery, Scenario, SimTable
 
 
 def campaign(backfill: bool) -> Scenario:
@@ -22,7 +22,7 @@ def campaign(backfill: bool) -> Scenario:
         SimTable("report", ("hourly",), alpha_s=1, beta=0.05),
     ]
     # Eight hours come again: half an hour of work for each of the two views, where a short table waits a minute.
-    campaigns = (Backfill(30_000, "orders", 0, 29_000),) if backfill else ()
+    campaigns = (Redelivery(30_000, "orders", 0, 29_000),) if backfill else ()
     return Scenario((*short, *history), tracks=2, horizon_s=40_000, jitter=0.3, backfills=campaigns, partition="hour")
 
 
@@ -101,7 +101,7 @@ def test_known_times_are_waited_for(known: bool) -> None:
             SimTable("report", ("both",)),
         ),
         horizon_s=3 * hour,
-        backfills=(Backfill(hour + 5, "a", 0, 600), Backfill(2 * hour + 5, "b", 0, 600)),
+        backfills=(Redelivery(hour + 5, "a", 0, 600), Redelivery(2 * hour + 5, "b", 0, 600)),
         partition="30m",
     )
     simulation = Simulation(scenario, find_policy(DEFAULT), 1, keep_log=True)

@@ -18,7 +18,7 @@ from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario, SimTable
 from penstock.sim.timeline import timeline, write_timeline
 from penstock.sim.whatif.advice import advise
-from penstock.sim.whatif.change import ChangeError, Changes, Slowdown, parse_changes
+from penstock.sim.whatif.change import ChangeError, Changes, SlowPeriod, parse_changes
 from penstock.sim.whatif.recording import Crowding, NothingRecorded, Recording, record
 from penstock.sim.whatif.replay import Replay, met, weighted
 from penstock.sim.whatif.watch import _Kept
@@ -99,7 +99,7 @@ def test_an_outage_is_seen_in_the_table_of_the_feed_and_below(recording: Recordi
 
 def test_a_slow_machine_makes_updates_longer_while_it_lasts(recording: Recording) -> None:
     length = recording.end_us - recording.start_us
-    slow = Changes(slowdowns=(Slowdown(length // 4, length // 2, 3.0),))
+    slow = Changes(slowdowns=(SlowPeriod(length // 4, length // 2, 3.0),))
     assert [slow.slowness(at) for at in (0, length // 4, length // 2 - 1, length // 2)] == [1.0, 3.0, 3.0, 1.0]
 
     def took(changes: Changes) -> dict[bool, float]:
@@ -191,7 +191,7 @@ def test_a_table_that_is_never_made_again_is_not_fresh() -> None:
     log = run_log()[0]
     short = record(enumerate([event for event in log if event.at_us < MINUTE_US], 1))
     assert short.is_short and not record(enumerate(log, 1)).is_short
-    slow = Changes(slowdowns=(Slowdown(0, 10**15, 1000.0),))
+    slow = Changes(slowdowns=(SlowPeriod(0, 10**15, 1000.0),))
     never = {table.table: table for table in Replay(short, changes=slow).run().freshness}
     was = {table.table: table for table in short.freshness}
     assert all(never[name].mean_s >= was[name].mean_s for name in was)

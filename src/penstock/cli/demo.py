@@ -17,7 +17,7 @@ from rich.console import Console
 
 from penstock.app import Warehouse
 from penstock.cli.netops import netops_project
-from penstock.cli.netops.feeds import FEEDS, Delivery, Network
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Network
 from penstock.cli.netops.generator import Generator, deliver
 from penstock.cli.netops.screen import Frame, Screen, screen_for
 from penstock.cli.netops.summary import DemoSummary, TableSummary, render_summary
@@ -164,7 +164,7 @@ class _Demo:
         self,
         runtime: Runtime,
         network: Network,
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[DemoFile],
         clock: DemoClock,
         screen: Screen,
         folder: Path,

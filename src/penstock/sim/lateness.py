@@ -14,7 +14,7 @@ from penstock.sim.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     policy: str
     seed: int
     relative_lateness: float
@@ -39,11 +39,11 @@ def uncontended(scenario: Scenario, seed: int, *, full: bool = False) -> Outcome
 
 def measure(
     scenario: Scenario, policies: Sequence[str], seed: int, *, trace: bool = False, full: bool = False
-) -> list[Measured]:
+) -> list[MeasuredRun]:
     """All policies on the same arrivals and the same luck."""
     ideal = uncontended(scenario, seed, full=full).weighted_s
     found = []
     for policy in policies:
         outcome = run(scenario, policy, seed, trace=trace, full=full)
-        found.append(Measured(policy, seed, outcome.weighted_s / ideal, outcome))
+        found.append(MeasuredRun(policy, seed, outcome.weighted_s / ideal, outcome))
     return found

@@ -13,7 +13,7 @@ from penstock.declare.validate import validate
 from penstock.model.grain import parse_grain
 from penstock.model.time import SECOND_US, parse_duration
 from penstock.model.timetable import parse_timetable
-from penstock.sim.scenario import Backfill, Outage, Scenario, ScenarioError, SimTable, Slowdown
+from penstock.sim.scenario import Outage, Redelivery, Scenario, ScenarioError, SimTable, Slowdown
 
 
 def _seconds(value: Any) -> Any:
@@ -146,7 +146,7 @@ def scenario_of(data: dict[str, Any], where: str = "scenario") -> tuple[Scenario
         read.jitter,
         slowdown,
         tuple(Outage(o.start, o.end, o.table) for o in read.outages),
-        tuple(Backfill(b.at, b.table, b.start, b.end) for b in read.backfills),
+        tuple(Redelivery(b.at, b.table, b.start, b.end) for b in read.backfills),
         read.failures,
         read.costs,
         read.partition,

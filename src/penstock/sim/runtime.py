@@ -30,10 +30,10 @@ from penstock.sim.arrivals import Batch, batches, first_batch_end_us
 from penstock.sim.chance import factors, generator, slow_at
 from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.outcome import BusySum, FreshnessSum, Outcome
-from penstock.sim.scenario import Backfill, Scenario, SimTable, us
+from penstock.sim.scenario import Redelivery, Scenario, SimTable, us
 
 
-class Known:
+class KnownOutlook:
     """The outlook of a simulation whose costs and arrivals are known."""
 
     version = 0
@@ -78,7 +78,7 @@ class Simulation(Driver):
         graph = scenario.graph
         self.specs = {spec.name: spec for spec in scenario.tables}
         known = scenario.costs == "known"
-        self.outlook = Known(scenario.costs_s)
+        self.outlook = KnownOutlook(scenario.costs_s)
         self.trace: list[tuple[int, str, int, int]] | None = [] if trace else None
         # By table, the joins for which it changes how much there is to do.
         self._joins: dict[str, list[str]] = {}
@@ -185,7 +185,7 @@ class Simulation(Driver):
         self.apply(FileArrived(now_us, batch.table, FeedFile(uri, "1", size, now_us)))
         self._plan(batch.table)
 
-    def _backfill(self, now_us: int, number: int, backfill: Backfill) -> None:
+    def _backfill(self, now_us: int, number: int, backfill: Redelivery) -> None:
         """The rows of a stretch of time come again, as one rewritten file."""
         self.events += 1
         start = max(us(backfill.from_s), self.begin_us[backfill.table])

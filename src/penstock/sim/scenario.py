@@ -87,7 +87,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class Backfill:
+class Redelivery:
     """At some time, the rows of a base table between two times are delivered again with other content."""
 
     at_s: float
@@ -106,7 +106,7 @@ class Scenario:
     jitter: float = 0.0
     slowdown: Slowdown | None = None
     outages: tuple[Outage, ...] = ()
-    backfills: tuple[Backfill, ...] = ()
+    backfills: tuple[Redelivery, ...] = ()
     # The part of the jobs that fail at their end.
     failures: float = 0.0
     # Whether policies are told the true mean costs, or learn them from finished jobs as live.

@@ -25,7 +25,7 @@ Kind = Literal["plain", "late", "again", "corrected", "malformed", "held"]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DemoFile:
     """One file and when it is delivered. `rows` and `refused` say what a loader must make of it."""
 
     due_us: int
@@ -100,10 +100,10 @@ class Network:
 
     # All files
 
-    def history(self) -> list[Delivery]:
+    def history(self) -> list[DemoFile]:
         """What came before the demo begins: one file a feed and day, with hourly samples."""
         begin = self.origin_us // HOUR_US * HOUR_US - self.scale.history_h * HOUR_US
-        made: list[Delivery] = []
+        made: list[DemoFile] = []
         day = begin // DAY_US * DAY_US
         while day < self.origin_us:
             first, last = max(begin, day), min(self.origin_us, day + DAY_US)
@@ -126,7 +126,7 @@ class Network:
             day += DAY_US
         return made
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[DemoFile]:
         """Everything that is delivered while the demo runs, in order."""
         made = [*self._router_stats(), *self._alerts(), *self._syslog(), *self._topologies(), *self._mishaps()]
         return sorted(made, key=lambda delivery: (delivery.due_us, delivery.feed, delivery.name, delivery.kind))
@@ -152,7 +152,7 @@ class Network:
 
     # Feed by feed
 
-    def _router_stats(self) -> Iterator[Delivery]:
+    def _router_stats(self) -> Iterator[DemoFile]:
         """A file a minute. Three come late, but within what the feed allows; two hold rows that must be refused."""
         late = {self._at(share) for share in (0.15, 0.5, 0.8)}
         bad = {self._at(share) for share in (0.25, 0.65)}
@@ -171,7 +171,7 @@ class Network:
                 delivery = replace(delivery, due_us=due + 100 * SECOND_US, kind="late")
             yield delivery
 
-    def _alerts(self) -> Iterator[Delivery]:
+    def _alerts(self) -> Iterator[DemoFile]:
         """A file every few seconds, except while the feed is down: then all of them at its end."""
         step = self.scale.alert_every_s * SECOND_US
         for start in range(self.origin_us, self.end_us - step + 1, step):
@@ -185,7 +185,7 @@ class Network:
                 delivery = replace(delivery, due_us=self.outage.end_us, kind="held")
             yield delivery
 
-    def _syslog(self) -> Iterator[Delivery]:
+    def _syslog(self) -> Iterator[DemoFile]:
         """A file every five minutes. One comes long after later ones: hours that were complete change once more."""
         step = 5 * MINUTE_US
         first = -(-self.origin_us // step) * step
@@ -198,18 +198,18 @@ class Network:
                 delivery = replace(delivery, due_us=due, kind="late")
             yield delivery
 
-    def _topologies(self) -> Iterator[Delivery]:
+    def _topologies(self) -> Iterator[DemoFile]:
         """Each new day's snapshot, some minutes after midnight."""
         day = self.origin_us // DAY_US * DAY_US + DAY_US
         while day < self.end_us:
             yield self._topology(day, day + min(8 * MINUTE_US, (self.end_us - day) // 2))
             day += DAY_US
 
-    def _mishaps(self) -> Iterator[Delivery]:
+    def _mishaps(self) -> Iterator[DemoFile]:
         """Files beside the regular ones: one with the wrong columns, one that comes again, one that is corrected."""
         start = self._at(0.35)
         text = b"router;time;in;out\nams-core-00;yesterday;1;2\n"
-        yield Delivery(start, "router_stats", f"stats-{_stamp(start)}-poller2.csv", text, 0, 0, "malformed")
+        yield DemoFile(start, "router_stats", f"stats-{_stamp(start)}-poller2.csv", text, 0, 0, "malformed")
         start = self._at(0.2)
         due = min(self.end_us, start + 6 * MINUTE_US)
         name = f"stats-{_stamp(start)}.csv"
@@ -274,7 +274,7 @@ class Network:
             )
         return rows
 
-    def _topology(self, day_us: int, due_us: int) -> Delivery:
+    def _topology(self, day_us: int, due_us: int) -> DemoFile:
         """Nearly the same every day: one edge router moves house."""
         moves = self._random("move", day_us).randrange(len(self.routers))
         rows: list[dict[str, object]] = []
@@ -292,9 +292,9 @@ class Network:
         return _delivery(due_us, "topology", f"topology-{_stamp(day_us)[:8]}.csv", rows)
 
 
-def expected_rows(deliveries: Sequence[Delivery]) -> dict[str, int]:
+def expected_rows(deliveries: Sequence[DemoFile]) -> dict[str, int]:
     """How many rows each base table holds once everything is loaded: a name that comes again counts once."""
-    last: dict[str, Delivery] = {}
+    last: dict[str, DemoFile] = {}
     for delivery in deliveries:
         last[delivery.path] = delivery
     counts = dict.fromkeys(FEEDS, 0)
@@ -305,9 +305,9 @@ def expected_rows(deliveries: Sequence[Delivery]) -> dict[str, int]:
 
 def _delivery(
     due_us: int, feed: str, name: str, rows: Sequence[dict[str, object]], refused: int = 0, kind: Kind = "plain"
-) -> Delivery:
+) -> DemoFile:
     write = _json if name.endswith(".json") else _csv
-    return Delivery(due_us, feed, name, write(rows), len(rows) - refused, refused, kind)
+    return DemoFile(due_us, feed, name, write(rows), len(rows) - refused, refused, kind)
 
 
 def _csv(rows: Sequence[dict[str, object]]) -> bytes:

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.cli.netops.feeds import Delivery
+from penstock.cli.netops.feeds import DemoFile
 from penstock.engine.clock import Clock
 
 
 class Generator:
     """Writes files in a thread of its own until all are written. Whatever the machine's speed, all of them are."""
 
-    def __init__(self, folder: Path, deliveries: Sequence[Delivery], clock: Clock, end_us: int) -> None:
+    def __init__(self, folder: Path, deliveries: Sequence[DemoFile], clock: Clock, end_us: int) -> None:
         self._folder = folder
         self._deliveries = list(deliveries)
         self._clock = clock
@@ -21,7 +21,7 @@ class Generator:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-demo-feeds", daemon=True)
         self.finished = threading.Event()
-        self.delivered: list[Delivery] = []
+        self.delivered: list[DemoFile] = []
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Generator:
         return self._stopped.wait(max(0.0, self._clock.wall_s(instant_us - self._clock.now_us())))
 
 
-def deliver(folder: Path, delivery: Delivery) -> None:
+def deliver(folder: Path, delivery: DemoFile) -> None:
     """Whole or not at all: readers never see half a file."""
     path = folder / delivery.path
     path.parent.mkdir(parents=True, exist_ok=True)

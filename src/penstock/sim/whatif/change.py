@@ -30,7 +30,7 @@ class FeedOutage:
 
 
 @dataclass(frozen=True, slots=True)
-class Slowdown:
+class SlowPeriod:
     """Updates that start between two times after the beginning take so many times as long."""
 
     start_us: int
@@ -42,7 +42,7 @@ class Slowdown:
 class Changes:
     volume: float = 1.0
     outages: tuple[FeedOutage, ...] = ()
-    slowdowns: tuple[Slowdown, ...] = ()
+    slowdowns: tuple[SlowPeriod, ...] = ()
     # Tables added that are like one that there is, by their names.
     like: tuple[tuple[str, str], ...] = ()
 
