@@ -251,7 +251,21 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
         if table is not None and not table.get("feed") and edges[name] is None:
             above = _above(project, name, edges)
             if above and None not in above.values():
-                edges[name] = min(edge for edge in above.values() if edge is not None)
+                least = min(edge for edge in above.values() if edge is not None)
+                if table["settings"].get("update") == "closed" and table["grain"] != "none":
+                    least = floor(least, table["grain"], project["zone"])
+                for source, edge in above.items():
+                    # A roll-up that is ahead is cut between its partitions only.
+                    rolled = project["tables"].get(source)
+                    if (
+                        rolled
+                        and not rolled.get("feed")
+                        and rolled["grain"] != "none"
+                        and edge is not None
+                        and edge > least
+                    ):
+                        least = min(least, floor(least, rolled["grain"], project["zone"]))
+                edges[name] = least
     wanted = oracle.contents(project, world.files, edges)
     got = published(world.folder, {name: columns for name, (columns, _) in wanted.items()})
     for name, (_, want) in wanted.items():

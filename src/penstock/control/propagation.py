@@ -15,8 +15,8 @@ from penstock.model.freshness import SourceEdge, out_of_reach, trailing_edge
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
-from penstock.model.tables import ALL, NEW, Edge
-from penstock.model.time import BEGIN_US
+from penstock.model.tables import ALL, NEW, Edge, Table
+from penstock.model.time import BEGIN_US, END_US
 from penstock.requests.needs import Need, partitions_of, restated
 from penstock.requests.reach import affected_by
 
@@ -111,31 +111,41 @@ class Propagation:
                 begins.append(first if first > BEGIN_US else source.begin_us)
         return min(begins, default=None)
 
+    def until(self, table: Table, edge_us: int) -> int:
+        """Where the last partition ends that rows of its sources before a time can be in."""
+        end = table.grain.ceil(edge_us)
+        if table.when == "closed":
+            return end
+        return END_US if table.anywhere else table.grain.shift(end, table.ahead)
+
     def reached(self, reader: TableState, affected: PartitionSet) -> PartitionSet:
         """Of the partitions that a change affects, those that the table has begun: it cannot concern those to come."""
         grain = reader.table.grain
         if not affected or grain is WHOLE:
             return affected
         assert reader.seen_us is not None
+        until = self.until(reader.table, reader.seen_us)
+        if reader.table.anywhere:
+            return PartitionSet.of((BEGIN_US, until))
         first = BEGIN_US
         if affected.intervals[0][0] <= BEGIN_US:
             begin = self.begin(reader.table.name)
             if begin is None:
                 return EMPTY
             first = grain.floor(begin)
-        return affected.within(first, grain.ceil(reader.seen_us))
+        return affected.within(first, until)
 
     def extent(self, state: TableState) -> PartitionSet:
         """All partitions that a table has."""
         grain = state.table.grain
-        if grain is WHOLE or not self.graph.flows[state.table.name]:
+        if grain is WHOLE or not self.graph.flows[state.table.name] or state.table.anywhere:
             return EVERYTHING
         begins = [state.begin_us] if state.begin_us is not None else []
         ends = [state.leading_us + 1] if state.leading_us is not None else []
         if state.seen_us is not None:
             begin = self.begin(state.table.name)
             begins += [begin] if begin is not None else []
-            ends.append(state.seen_us)
+            ends.append(self.until(state.table, state.seen_us))
         return PartitionSet.of(grain.hull(min(begins), max(ends))) if begins and ends else EMPTY
 
     # Changes
@@ -219,7 +229,9 @@ class Propagation:
             if reader.exists and begin is not None:
                 reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this
             return False
-        fresh = PartitionSet((grain.hull(begin, edge),))
+        fresh = PartitionSet(((grain.floor(begin), self.until(reader.table, edge)),))
+        if reader.table.anywhere:
+            fresh = PartitionSet.of((BEGIN_US, self.until(reader.table, edge)))
         reader.seen_us = edge
         new = Dated(fresh, at_us)
         if seen is None:
@@ -255,7 +267,9 @@ class Propagation:
         edge = self.trailing_edge(name)
         if seen is None or reader.table.leader is not None or (edge is not None and edge >= seen):
             return
-        later = self.extent(reader) if edge is None else PartitionSet((grain.hull(edge, seen),))
+        later = self.extent(reader)
+        if edge is not None and not reader.table.anywhere:
+            later = PartitionSet(((grain.floor(edge), self.until(reader.table, seen)),))
         if edge is not None and self.graph.fluid[name] and grain is not WHOLE:
             later |= self._fluid(reader, edge, seen)
         if reader.exists or reader.running is not None:

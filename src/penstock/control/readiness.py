@@ -255,7 +255,8 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     held = hold(state, table, pieces) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
-    if not state.graph.flows[spec.name] and partitions_of(pieces) != table.needs.domain():
+    whole = spec.anywhere or not state.graph.flows[spec.name]
+    if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
     if spec.name in state.graph.chained and state.graph.flows[spec.name]:
@@ -264,7 +265,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
     elif hurried:
         pieces = hurried
-    elif (most := _most(state, table, take)) is not None and state.graph.flows[spec.name]:
+    elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
     return Work(tuple(pieces), unreachable, unsettled, waits_for, late, held)
 

@@ -118,7 +118,11 @@ class Definer:
             return replace(definition, table=replace(table, logic=logic))
         wants = CONTEXT in inspect.signature(declaration.function).parameters
         definition = replace(definition, wants_partition=wants)
-        return replace(definition, table=replace(table, logic=logic, chop=table.chop or one_by_one(definition)))
+        table = replace(table, logic=logic, chop=table.chop or one_by_one(definition))
+        if not wants and table.grain is not WHOLE:
+            lows = [source.window[0] for source in table.sources if source.window and source.table != table.name]
+            table = replace(table, ahead=max([0, *(-low for low in lows)]), anywhere=definition.reads_the_same)
+        return replace(definition, table=table)
 
     def _flow(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
         declaration, table = definition.declaration, definition.table
@@ -195,7 +199,10 @@ class Definer:
             and placing.stays
             and all(source.window == (SAME.low, SAME.high) for source in others if source.table in placing.moved),
         )
-        return replace(definition, table=replace(table, chop=table.chop or one_by_one(definition)))
+        scattered = definition.reads_the_same and not (table.aligned or table.exact_time)
+        ahead = placing.ahead(others, bool(view.parameters)) if placing is not None else 0
+        table = replace(table, chop=table.chop or one_by_one(definition), ahead=ahead, anywhere=scattered)
+        return replace(definition, table=table)
 
     def _placed(self, declaration: TableDeclaration, table: Table, placing: Placing) -> Table:
         """The table with its sources read as far as its rows can come from; a problem where that cannot be known, or where

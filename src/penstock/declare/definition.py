@@ -59,15 +59,21 @@ class Definition:
         return self.view.how.why
 
     @property
+    def reads_the_same(self) -> bool:
+        """Whether it has partitions and gives the same rows whichever of them is made."""
+        if self.table.grain is WHOLE or self.flow is not None or self.declaration.is_plain:
+            return False
+        by_partition = self.wants_partition or (self.view is not None and bool(self.view.parameters))
+        return not by_partition and all(source.window is None for source in self.table.sources)
+
+    @property
     def at_once(self) -> bool:
         """Whether several partitions can be computed by one query: what it gives for all of them, cut to each of them, is
         what one query for each would give."""
         if self.table.grain is WHOLE or self.flow is not None:
             return False
-        if not (self.wants_partition or (self.view is not None and self.view.parameters)) and all(
-            source.window is None for source in self.table.sources
-        ):
-            return True  # all partitions read the same rows
+        if self.reads_the_same:
+            return True
         return self.view is not None and bool(self.view.separable) and self.placed
 
 

@@ -44,6 +44,17 @@ class Placing:
         low, high = self.moved.get(source, _NOTHING)
         return Window(-high, 1 - low)
 
+    def ahead(self, sources: Iterable[Source], by_partition: bool) -> int:
+        """By how many partitions rows may lie after those of the sources. Where that is not known, as far as they are read,
+        unless rows are made of the partition itself."""
+        found = [0]
+        for source in sources:
+            if source.table in self.moved:
+                found.append(self.moved[source.table][1])
+            elif source.window is not None and self.unknown and not by_partition:
+                found.append(-source.window[0])
+        return max(found)
+
     def covered_by(self, source: Source) -> bool:
         """Whether a partition reads all partitions of a source that its rows can come from, as far as that is known."""
         if source.window is None or source.table not in self.moved:

@@ -276,10 +276,13 @@ class Executor:
         ranges = self._ranges(table, computed)
         if job.kind == "load":
             flows = self.warehouse.graph.flows[table]
-            # What was asked for is made again from its files; of what was corrected it is known what went.
+            # What was asked for is made again from its files, and a restated partition may have lost rows of any of its times;
+            # of what was corrected it is known what went.
+            grain = self.warehouse.definitions[table].table.grain
+            stated = [grain.hull(*interval) for made in own for interval in made.replace or ()]
             asked = [(piece.start_us, piece.end_us) for piece in job.pieces if piece.need.requests]
             lost = [interval for made in own for interval in made.lost]
-            changed = PartitionSet.of(*ranges, *asked, *lost).intervals if flows else ()
+            changed = PartitionSet.of(*ranges, *stated, *asked, *lost).intervals if flows else ()
         else:
             changed = changed_by(job.pieces, job.edge_us)
         return Publication(

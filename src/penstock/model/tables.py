@@ -70,6 +70,10 @@ class Table:
     # Whether what it makes of a row is in the partition of that row's time, and of rows of one partition only: then it does
     # not matter that it reads a source as a whole.
     aligned: bool = False
+    # By how many partitions its rows may lie after those that they are made from; and whether they may lie anywhere, as it
+    # reads all of its sources whatever partition is made. Then it is always made as a whole.
+    ahead: int = 0
+    anywhere: bool = False
     # Whether appended rows of the source can be folded in instead of computing the partition again.
     foldable: bool = False
     # How many partitions one job may take (views that must be computed partition by partition are costly to plan).
