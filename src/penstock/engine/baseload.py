@@ -283,7 +283,7 @@ class BaseLoad:
 
     def _fall_back(self, partitions: PartitionSet, without: set[str]) -> None:
         """A statement of partitions is gone: what the newest other file says of them counts again."""
-        every = [file for file in self._holding(partitions) if file.uri not in without]
+        every = [file for file in self._holding(partitions, without) if file.uri not in without]
         if every:
             self._newest_of_each(every, partitions, f"{self.folder}-before")
 
@@ -451,9 +451,13 @@ class BaseLoad:
             else:
                 self._still_needed(file)
                 self.read.append(file)
-                loaded = self._stage_files([file], place, partial(_inside, partitions=wanted))
+                # When all is read again it is seen where each file has rows, also those that do not count.
+                some = None if held is not None else partial(_inside, partitions=wanted)
+                loaded = self._stage_files([file], place, some or (lambda _own: None))
                 self.refused += loaded.refused if held is not None else 0
-                parts = {name: staged.files for name, staged in loaded.staged.items()}
+                parts = {name: _within(found_in.files, wanted) for name, found_in in loaded.staged.items()}
+                staged = loaded.staged[self.job.table].files
+                self.superseded += [each for each in staged if each not in parts[self.job.table]]
             for name in found:
                 found[name] += parts.get(name, ())
             starts = {one.partition_us for name in found for one in parts.get(name, ())}
@@ -472,11 +476,11 @@ class BaseLoad:
 
     # Files and rows
 
-    def _holding(self, partitions: PartitionSet) -> list[FeedFile]:
-        """The files of which the table has, or had, rows in some partitions."""
+    def _holding(self, partitions: PartitionSet, without: Iterable[str] = ()) -> list[FeedFile]:
+        """The files of which the table has, or had, rows in some partitions; where each states all, the last one."""
         with self.store.read() as conn:
             if self.snapshot_mode and self.definition.table.grain is WHOLE:
-                rows = self.store.last_loaded(conn, self.job.table)
+                rows = self.store.last_loaded(conn, self.job.table, without)
             else:
                 rows = [
                     r for low, high in partitions for r in self.store.loaded_within(conn, self.job.table, low, high)
@@ -624,6 +628,10 @@ def _rank(file: FeedFile) -> tuple[str, int, int]:
 
 def _numbered(files: Sequence[FeedFile]) -> set[int]:
     return {file.id for file in files}
+
+
+def _within(files: Sequence[DataFile], partitions: PartitionSet) -> tuple[DataFile, ...]:
+    return tuple(file for file in files if PartitionSet.of((file.partition_us, file.partition_us + 1)) & partitions)
 
 
 def _inside(own: Definition, partitions: PartitionSet) -> str:

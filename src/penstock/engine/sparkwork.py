@@ -143,10 +143,13 @@ class SparkWork:
             if self.warehouse.definitions[table].table.grain is WHOLE:
                 within = None
             with self.store.read() as conn:
-                files = self.catalogue.files(conn, table, job.pin, within, added_after)
+                own = job.anew and table in self.warehouse.graph.made_with(job.table)
+                # What a table that starts anew held before is not itself.
+                files = [] if own else self.catalogue.files(conn, table, job.pin, within, added_after)
                 if described is not None:
                     files = self.catalogue.described(conn, table, files, described)
-                schema = self.catalogue.schema(conn, table, job.pin) or self.warehouse.definitions[table].schema
+                stored, declared = self.catalogue.schema(conn, table, job.pin), self.warehouse.definitions[table].schema
+                schema = (declared or stored) if own else (stored or declared)
             assert schema is not None
             return Slice(tuple(files), tuple(self.catalogue.locate(table, file) for file in files), schema)
 

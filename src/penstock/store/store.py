@@ -345,12 +345,16 @@ class Store:
         own = tables.file.c
         return list(conn.execute(self._loaded(table).order_by(own.arrived_us, own.mtime_ns, own.uri)))
 
-    def last_loaded(self, conn: Connection, table: str) -> list[Any]:
-        """The file in a table that came last; none if there is none."""
+    def last_loaded(self, conn: Connection, table: str, without: Iterable[str] = ()) -> list[Any]:
+        """The file in a table that came last, but for some; none if there is none."""
         own = tables.file.c
+        left = own.uri.not_in(list(without))
         return list(
             conn.execute(
-                self._loaded(table).order_by(own.order_key.desc(), own.arrived_us.desc(), own.mtime_ns.desc()).limit(1)
+                self._loaded(table)
+                .where(left)
+                .order_by(own.order_key.desc(), own.arrived_us.desc(), own.mtime_ns.desc())
+                .limit(1)
             )
         )
 

@@ -1,0 +1,128 @@
+"""What is declared anew, or moved in time, or restated: relatives of wrong rows that were found from outside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.app import Warehouse
+
+pytestmark = pytest.mark.spark
+
+EVENTS = """
+[feeds.ev]
+path = "landing/ev/*.csv"
+format = "csv"
+columns = "k string, ts timestamp, v bigint"
+time = "ts"
+settle = "0s"
+"""
+
+
+class Site:
+    """A project whose files each have a time of their own, so that what is rewritten is seen."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.folder, self.spark, self.mtime = folder, spark, 1_700_000_000
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            self.mtime += 1
+            os.utime(path, (self.mtime, self.mtime))
+
+    def run(self, *queries: str, withdraw: str = "") -> list[list[tuple[Any, ...]]]:
+        with Warehouse(self.folder, spark=self.spark) as warehouse:
+            if withdraw:
+                warehouse.withdraw(withdraw)
+            warehouse.run(until_idle=True)
+            assert [row.error for row in warehouse.status() if row.error] == []
+            return [sorted(tuple(row) for row in warehouse.query(sql).rows) for sql in queries]
+
+
+@pytest.fixture
+def site(tmp_path: Path, spark: SparkSession) -> Site:
+    return Site(tmp_path, spark)
+
+
+def test_after_files_were_read_again_an_older_statement_still_counts_when_the_newest_goes(site: Site) -> None:
+    feed = '[feeds.{name}]\npath = "landing/{name}/*.csv"\nformat = "csv"\ncolumns = "k string, day date, v bigint"\nmode = "snapshot"\nsettle = "0s"\n'
+    toml = 'name = "again"\n' + feed.format(name="dated") + 'time = "day"\npartition = "day"\n{rules}\n'
+    toml += feed.format(name="whole") + "{rules}\n"
+    site.write({"penstock.toml": toml.format(rules="")})
+    one, two = "k,day,v\na,2024-01-01,1\nc,2024-01-03,1\n", "k,day,v\na,2024-01-01,2\n"
+    site.write({f"landing/{name}/1.csv": one for name in ("dated", "whole")})
+    site.run()
+    site.write({f"landing/{name}/2.csv": two for name in ("dated", "whole")})
+    both = ("SELECT k, v FROM dated", "SELECT k, v FROM whole")
+    assert site.run(*both) == [[("a", 2), ("c", 1)], [("a", 2)]]
+    site.write({"penstock.toml": toml.format(rules='rules = ["v < 100"]')})
+    assert site.run(*both) == [[("a", 2), ("c", 1)], [("a", 2)]]
+    site.run(withdraw="landing/dated/2.csv")
+    assert site.run(*both, withdraw="landing/whole/2.csv") == [[("a", 1), ("c", 1)]] * 2
+
+
+def test_a_table_that_reads_itself_and_starts_anew_does_not_read_what_it_was(site: Site) -> None:
+    toml = 'name = "itself"\nzone = "{zone}"\n' + EVENTS + 'partition = "day"\n'
+    site.write(
+        {
+            "penstock.toml": toml.format(zone="UTC"),
+            "tables/life.sql": '-- partition = "day"\n-- time = "day"\n-- sources.life = "SELF - 1"\n-- columns = "k string, day timestamp, v bigint"\n'
+            "SELECT k, :partition_start AS day, sum(v) AS v FROM (SELECT k, v FROM ev UNION ALL SELECT k, v FROM life) GROUP BY k",
+            "landing/ev/1.csv": "k,ts,v\na,2024-01-02T10:00:00Z,5\na,2024-01-03T10:00:00Z,1\n",
+        }
+    )
+    assert site.run("SELECT v FROM life") == [[(5,), (6,)]]
+    site.write({"penstock.toml": toml.format(zone="America/New_York")})
+    assert site.run("SELECT v FROM life") == [[(5,), (6,)]]
+
+
+def test_rows_that_are_moved_in_time_are_made_wherever_they_lie(site: Site) -> None:
+    moved = '-- partition = "day"\n-- time = "t"\nSELECT k, ts {by} AS t FROM {source}'
+    toml = 'name = "moved"\n' + EVENTS + 'partition = "day"\n' + EVENTS.replace("ev", "raw").replace("lraw", "lev")
+    site.write(
+        {
+            "penstock.toml": toml,
+            "tables/later.sql": moved.format(by="+ INTERVAL 1 DAY", source="ev"),
+            "tables/later_whole.sql": moved.format(by="+ INTERVAL 40 DAYS", source="raw"),
+            "tables/earlier_whole.sql": moved.format(by="- INTERVAL 40 DAYS", source="raw"),
+            "tables/closed_whole.sql": '-- update = "closed"\n' + moved.format(by="+ INTERVAL 1 DAY", source="raw"),
+        }
+    )
+    counts = [f"SELECT k, to_date(t) FROM {name}" for name in ("later", "later_whole", "earlier_whole", "closed_whole")]
+
+    def told(day: int) -> None:
+        site.write(
+            {f"landing/{name}/{day}.csv": f"k,ts,v\nk{day},2024-03-{day:02}T05:00:00Z,1\n" for name in ("ev", "raw")}
+        )
+
+    told(1)
+    site.run()
+    told(3)
+    found = [[(k, day.isoformat()) for k, day in rows] for rows in site.run(*counts)]
+    assert found == [
+        [("k1", "2024-03-02"), ("k3", "2024-03-04")],
+        [("k1", "2024-04-10"), ("k3", "2024-04-12")],
+        [("k1", "2024-01-21"), ("k3", "2024-01-23")],
+        [("k1", "2024-03-02")],
+    ]
+
+
+def test_a_restated_partition_takes_rows_back_that_were_used_already(site: Site) -> None:
+    """Its new rows lie beyond what is complete, the ones that are gone before it."""
+    toml = 'name = "restated"\n' + EVENTS + 'mode = "snapshot"\npartition = "day"\npunctuation = "landing/ev/*.mark"\n'
+    daily = '-- partition = "month"\n-- time = "month"\nSELECT k, date_trunc(\'month\', ts) AS month, count(*) AS n FROM ev GROUP BY 1, 2'
+    site.write(
+        {"penstock.toml": toml, "tables/monthly.sql": daily, "landing/ev/1.csv": "k,ts,v\na,2024-03-01T05:00:00Z,1\n"}
+    )
+    site.write({"landing/ev/1.mark": "2024-03-01T10:00:00Z"})
+    assert site.run("SELECT k, n FROM monthly") == [[("a", 1)]]
+    site.write({"landing/ev/2.csv": "k,ts,v\nb,2024-03-01T20:00:00Z,1\n"})
+    assert site.run("SELECT k, n FROM monthly") == [[]]
