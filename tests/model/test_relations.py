@@ -173,6 +173,16 @@ def test_what_is_no_relation_is_refused_in_words(
 def test_what_is_read_when_nothing_is_said() -> None:
     assert default_relation(HOUR, DAY) == default_relation(DAY, DAY) == SAME
     assert default_relation(WHOLE, DAY) == default_relation(DAY, WHOLE) == Everything()
-    for source, table in [(DAY, HOUR), (WEEK, MONTH), (HOUR, parse_grain("day", "Asia/Kolkata"))]:
-        with pytest.raises(ValueError, match="say which of its partitions are read"):
+    india = parse_grain("day", "Asia/Kolkata")
+    for source, table in [
+        (DAY, HOUR),
+        (WEEK, MONTH),
+        (MONTH, WEEK),
+        (HOUR, india),
+        (parse_grain("10m"), parse_grain("15m")),
+    ]:
+        with pytest.raises(ValueError, match="say which of its partitions are read") as told:
             default_relation(source, table)
+        advice = re.search(r"for example '([^']+)'", str(told.value))
+        assert advice is not None
+        parse_relation(advice[1], source, table)  # what it advises can be done

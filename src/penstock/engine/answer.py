@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,26 @@ def python_rows(table: pa.Table, zone: str) -> list[tuple[Any, ...]]:
 
 
 def _values(column: pa.ChunkedArray, zone: tzinfo) -> list[Any]:
-    """An instant is given in the zone; a time without offset stays so."""
-    kind = column.type
-    if not pa.types.is_timestamp(kind) or not kind.tz:
-        return list(column.to_pylist())
-    utc = column.cast(pa.timestamp(kind.unit)).to_pylist()
-    return [None if at is None else at.replace(tzinfo=UTC).astimezone(zone) for at in utc]
+    """An instant is given in the zone, within other values, too; a time without offset stays so."""
+    in_zone = _in_zone(column.type, zone)
+    found = column.to_pylist()
+    return found if in_zone is None else [None if value is None else in_zone(value) for value in found]
+
+
+def _in_zone(kind: pa.DataType, zone: tzinfo) -> Callable[[Any], Any] | None:
+    """What gives the instants in a value in the zone; None if values of the type have none."""
+
+    def each(kind: pa.DataType) -> Callable[[Any], Any]:
+        change = _in_zone(kind, zone)
+        return lambda value: value if value is None or change is None else change(value)
+
+    if not pa.types.is_nested(kind):
+        return (lambda at: at.astimezone(zone)) if pa.types.is_timestamp(kind) and kind.tz else None
+    if pa.types.is_struct(kind):
+        fields = {field.name: each(field.type) for field in kind}
+        return lambda value: {name: fields[name](one) for name, one in value.items()}
+    if pa.types.is_map(kind):
+        key, item = each(kind.key_type), each(kind.item_type)
+        return lambda value: [(key(name), item(one)) for name, one in value]
+    element = each(kind.value_type)
+    return lambda value: [element(one) for one in value]

@@ -132,9 +132,15 @@ def default_relation(source: Grain, table: Grain) -> Relation:
         return Everything()
     if fits(source, table):
         return SAME
+    unit = {name: word.lower() for word, name in _UNITS.items()}.get(source.name, "minutes")
+    some = (
+        f"'containing' (the {source} around each {table})"
+        if nested(table, source)
+        else f"'{table.name.upper() if table.name.isalpha() else 'PARTITION'}.{unit}()' (those that touch each {table})"
+    )
     raise ValueError(
         f"the source is partitioned by {_said(source)}, the table by {_said(table)}: say which of its partitions are "
-        f"read, for example 'containing' (the {source} around each {table}) or 'everything'"
+        f"read, for example {some} or 'everything'"
     )
 
 
