@@ -12,7 +12,7 @@ from penstock.queries.admission import checked, refreshing
 from penstock.queries.balance import LOOSEST, TIGHTEST, Balance, Signal
 from penstock.queries.contract import NAIVE, Weights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Query, Situation
+from penstock.queries.situation import Items, Query, QuerySituation
 
 
 def counted(
@@ -104,9 +104,9 @@ def test_flex_stays_in_its_bounds(found: list[tuple[tuple[Ending, Cause | None],
 # Admission
 
 
-def situation(weights: Weights = NAIVE, *waiting: tuple[float, float], updates_s: float = 0) -> Situation:
+def situation(weights: Weights = NAIVE, *waiting: tuple[float, float], updates_s: float = 0) -> QuerySituation:
     """Queries with (deadline, work), each of an item of its own; item 9 is stale and costs 4."""
-    found = Situation(Items.of([4.0] * 10, [100.0] * 10), weights)
+    found = QuerySituation(Items.of([4.0] * 10, [100.0] * 10), weights)
     found.items.arrived[9] = 1
     found.waiting = [(d, n, Query(n, n, 0, d, w)) for n, (d, w) in enumerate(sorted(waiting))]
     found.update_work_s = updates_s

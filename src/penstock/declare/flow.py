@@ -57,7 +57,7 @@ from penstock.flows.activities import (
 )
 from penstock.flows.activities.checks import Literal as Value
 from penstock.flows.activities.combine import How
-from penstock.flows.description import Flow, Source, Step, Target
+from penstock.flows.description import Flow, FlowStep, Source, Target
 
 Names = str | Sequence[str]
 
@@ -332,7 +332,7 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
     return FlowDeclaration(described, tuple(tables))
 
 
-def _steps(sketch: _Sketch, flow: str) -> Iterator[Step]:
+def _steps(sketch: _Sketch, flow: str) -> Iterator[FlowStep]:
     """The nodes, each under a name of its own: recordsets have those of their tables, activities get a number where
     several would have the same."""
     taken: dict[str, int] = {}
@@ -359,4 +359,4 @@ def _steps(sketch: _Sketch, flow: str) -> Iterator[Step]:
             wanted = node.called or node.does.kind
             taken[wanted] = number = taken.get(wanted, 0) + 1
             names[id(node)] = wanted if number == 1 else f"{wanted} {number}"
-        yield Step(names[id(node)], node.does, tuple(names[id(each)] for each in node.inputs), node.line)
+        yield FlowStep(names[id(node)], node.does, tuple(names[id(each)] for each in node.inputs), node.line)

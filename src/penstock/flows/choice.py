@@ -39,13 +39,13 @@ Stages = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Choice:
+class StagingChoice:
     stages: Stages
     cost_us: float
     plain_cost_us: float  # of computing everything for each target anew
 
 
-def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTIVE_EFFORT) -> Choice:
+def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTIVE_EFFORT) -> StagingChoice:
     """The cheapest stages where all combinations can be tried; else by rounds, each deciding for every node as if the
     others stayed as they are, and the cheapest round is kept."""
     fixed = {name: name for name in graph.targets if graph.consumers[name]}
@@ -56,7 +56,7 @@ def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTI
     if combinations * len(graph.nodes) <= effort:
         found = (fixed | _picked(options, picks) for picks in product(*options.values()))
         best = min(found, key=lambda stages: (worth.total(stages), len(stages)))
-        return Choice(best, worth.total(best), plain)
+        return StagingChoice(best, worth.total(best), plain)
     stages = fixed | {name: some[-1] for name, some in options.items() if some[-1] is not None}
     best, cost = (fixed, plain) if plain <= worth.total(stages) else (stages, worth.total(stages))
     for _ in range(ROUNDS):
@@ -66,7 +66,7 @@ def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTI
         stages = following
         if worth.total(stages) < cost:
             best, cost = stages, worth.total(stages)
-    return Choice(best, cost, plain)
+    return StagingChoice(best, cost, plain)
 
 
 def _picked(options: Mapping[str, tuple[str | None, ...]], picks: tuple[str | None, ...]) -> dict[str, str]:

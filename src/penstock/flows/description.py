@@ -36,7 +36,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Step:
+class FlowStep:
     """One node of a flow. Recordsets have the names of their tables."""
 
     name: str
@@ -51,14 +51,14 @@ class Flow:
     """Steps in the order in which they were written, inputs first."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[FlowStep, ...]
 
     @cached_property
-    def by_name(self) -> dict[str, Step]:
+    def by_name(self) -> dict[str, FlowStep]:
         return {step.name: step for step in self.steps}
 
     @cached_property
-    def sources(self) -> dict[str, Step]:
+    def sources(self) -> dict[str, FlowStep]:
         return {step.does.table: step for step in self.steps if isinstance(step.does, Source)}
 
     @cached_property
@@ -94,11 +94,11 @@ class TypedFlow:
         return _lowered(self, rows or {})
 
 
-def typed(flow: Flow, schemas: Mapping[str, Schema | None], sql: Sql) -> tuple[TypedFlow, list[tuple[Step, str]]]:
+def typed(flow: Flow, schemas: Mapping[str, Schema | None], sql: Sql) -> tuple[TypedFlow, list[tuple[FlowStep, str]]]:
     """The columns at every step for those of the sources, and everything that is wrong with them. What is wrong with one
     step does not hide what is wrong with another: the columns behind it are unknown."""
     shapes: dict[str, Shape | None] = {}
-    wrong: list[tuple[Step, str]] = []
+    wrong: list[tuple[FlowStep, str]] = []
     for step in flow.steps:
         shapes[step.name] = None
         if isinstance(step.does, Source):
@@ -176,7 +176,7 @@ def _lowered(typed: TypedFlow, rows: Mapping[str, float]) -> FlowGraph:
     return FlowGraph(tuple(nodes), tuple(edges), typed.flow.name)
 
 
-def _node(step: Step, shape: Shape | None, rows: Mapping[str, float]) -> Node:
+def _node(step: FlowStep, shape: Shape | None, rows: Mapping[str, float]) -> Node:
     columns: Schema = shape.columns if shape is not None else ()
     widths = tuple((column.name, _width(column.type)) for column in columns)
     given = frozenset(column.name for column in columns)

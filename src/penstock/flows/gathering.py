@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from penstock.flows.activities import Aggregate, Gather, Part, Shape
 from penstock.flows.activities.group import SET
-from penstock.flows.description import Source, Step, TypedFlow
+from penstock.flows.description import FlowStep, Source, TypedFlow
 from penstock.model.schema import Column
 
 # With fewer aggregates there is little to gain.
@@ -26,7 +26,7 @@ def gathered(typed: TypedFlow, selectivities: Mapping[str, float] | None = None)
     known = selectivities or {}
     steps = {step.name: step for step in typed.flow.steps}
     shapes = dict(typed.shapes)
-    before: dict[str, Step] = {}
+    before: dict[str, FlowStep] = {}
     for provider, members in _alike(typed):
         name = f"{provider}: groups"
         share = known.get(name, sum(known.get(member.name, _GROUPS) for member in members))
@@ -47,9 +47,9 @@ def gathered(typed: TypedFlow, selectivities: Mapping[str, float] | None = None)
     return TypedFlow(replace(typed.flow, steps=tuple(ordered)), shapes)
 
 
-def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[Step]]]:
+def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[FlowStep]]]:
     """Aggregates of one provider with the same measures."""
-    found: dict[tuple[str, object], list[Step]] = {}
+    found: dict[tuple[str, object], list[FlowStep]] = {}
     snapshots: set[str] = set()
     for step in typed.flow.steps:
         # Where there are many snapshots, groups are those of each of them.
@@ -67,7 +67,7 @@ def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[Step]]]:
             yield provider, members
 
 
-def _gather(typed: TypedFlow, name: str, provider: str, members: list[Step]) -> tuple[Step, Shape]:
+def _gather(typed: TypedFlow, name: str, provider: str, members: list[FlowStep]) -> tuple[FlowStep, Shape]:
     keys: dict[str, Column] = {}
     measures: tuple[Column, ...] = ()
     sets: dict[frozenset[str], tuple[str, ...]] = {}
@@ -84,4 +84,4 @@ def _gather(typed: TypedFlow, name: str, provider: str, members: list[Step]) -> 
     gather = Gather(tuple(sets.values()), first.does.expressions)
     columns = (*keys.values(), *measures, Column(SET, "int"))
     made = frozenset((SET, *(measure.name for measure in measures)))
-    return Step(name, gather, (provider,), first.line), Shape(columns, reads, made)
+    return FlowStep(name, gather, (provider,), first.line), Shape(columns, reads, made)

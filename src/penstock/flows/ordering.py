@@ -20,7 +20,7 @@ GREEDY_CHOICES = 24  # so many of the tasks that could be next are weighed, the 
 
 
 @dataclass(frozen=True)
-class Task:
+class OrderedTask:
     name: str
     needs: tuple[str, ...]  # tasks whose result it reads
     bytes_: float = 0.0  # held for its result
@@ -34,7 +34,7 @@ class Order:
     exact: bool  # whether no order has a lower peak
 
 
-def least_peak_order(tasks: Sequence[Task], effort: int = SEARCH_EFFORT) -> Order:
+def least_peak_order(tasks: Sequence[OrderedTask], effort: int = SEARCH_EFFORT) -> Order:
     """The order with the least peak if so much search finds it, else the best of several."""
     problem = _Problem(tasks)
     orders = [problem.greedy(), strata_order(tasks)]
@@ -53,20 +53,20 @@ def least_peak_order(tasks: Sequence[Task], effort: int = SEARCH_EFFORT) -> Orde
     return Order(best.names, best.peak_bytes, ended)
 
 
-def strata_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+def strata_order(tasks: Sequence[OrderedTask]) -> tuple[str, ...]:
     """The paper's: every task one stratum after the last that it reads, strata in turn."""
     level = _levels(tasks)
     return tuple(sorted(level, key=level.__getitem__))
 
 
-def _levels(tasks: Sequence[Task]) -> dict[str, int]:
+def _levels(tasks: Sequence[OrderedTask]) -> dict[str, int]:
     level: dict[str, int] = {}
     for task in tasks:  # given providers first
         level[task.name] = 1 + max((level[need] for need in task.needs), default=-1)
     return level
 
 
-def _listed(tasks: Sequence[Task], key: Callable[[Task, int], tuple[float, int]]) -> tuple[str, ...]:
+def _listed(tasks: Sequence[OrderedTask], key: Callable[[OrderedTask, int], tuple[float, int]]) -> tuple[str, ...]:
     """One after the other what comes first by a key of those that can run; the key knows how many could before it."""
     problem = _Problem(tasks)
     waiting = [len(needs) for needs in problem.needs]
@@ -92,17 +92,17 @@ def _listed(tasks: Sequence[Task], key: Callable[[Task, int], tuple[float, int]]
     return tuple(order)
 
 
-def round_robin_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+def round_robin_order(tasks: Sequence[OrderedTask]) -> tuple[str, ...]:
     """Each in turn, as it can run."""
     return _listed(tasks, lambda task, seen: (0.0, seen))
 
 
-def minimum_cost_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+def minimum_cost_order(tasks: Sequence[OrderedTask]) -> tuple[str, ...]:
     """The one with the most work waiting for it."""
     return _listed(tasks, lambda task, seen: (-task.cost_us, seen))
 
 
-def strata_peak(tasks: Sequence[Task]) -> float:
+def strata_peak(tasks: Sequence[OrderedTask]) -> float:
     """What is held at the most when all tasks of a stratum run at once, and are let go together at its end."""
     level = _levels(tasks)
     until = dict(level)
@@ -116,13 +116,13 @@ def strata_peak(tasks: Sequence[Task]) -> float:
     return max(held)
 
 
-def greedy_order(tasks: Sequence[Task]) -> tuple[str, ...]:
+def greedy_order(tasks: Sequence[OrderedTask]) -> tuple[str, ...]:
     """Next is what frees the most per time, together with all that can then run without holding anything."""
     return _Problem(tasks).greedy()
 
 
 # The operator policies at the level of subflows.
-POLICY_ORDERS: dict[str, Callable[[Sequence[Task]], tuple[str, ...]]] = {
+POLICY_ORDERS: dict[str, Callable[[Sequence[OrderedTask]], tuple[str, ...]]] = {
     "round-robin": round_robin_order,
     "minimum-cost": minimum_cost_order,
     "minimum-memory": greedy_order,
@@ -132,7 +132,7 @@ LEAST_PEAK = "least-peak"
 ORDERS = (LEAST_PEAK, *POLICY_ORDERS)
 
 
-def ordered(tasks: Sequence[Task], order: str = LEAST_PEAK, effort: int = SEARCH_EFFORT) -> Order:
+def ordered(tasks: Sequence[OrderedTask], order: str = LEAST_PEAK, effort: int = SEARCH_EFFORT) -> Order:
     if order == LEAST_PEAK:
         return least_peak_order(tasks, effort)
     if order not in POLICY_ORDERS:
@@ -140,16 +140,16 @@ def ordered(tasks: Sequence[Task], order: str = LEAST_PEAK, effort: int = SEARCH
     return measured(tasks, POLICY_ORDERS[order](tasks))
 
 
-def peak_of(tasks: Sequence[Task], names: Sequence[str]) -> float:
+def peak_of(tasks: Sequence[OrderedTask], names: Sequence[str]) -> float:
     """What is held at the most when tasks run one after the other in this order."""
     return measured(tasks, names).peak_bytes
 
 
-def measured(tasks: Sequence[Task], names: Sequence[str]) -> Order:
+def measured(tasks: Sequence[OrderedTask], names: Sequence[str]) -> Order:
     return _Problem(tasks).measured(names)
 
 
-def held_at_peak(tasks: Sequence[Task], names: Sequence[str]) -> dict[str, float]:
+def held_at_peak(tasks: Sequence[OrderedTask], names: Sequence[str]) -> dict[str, float]:
     """What is held when most is held, in this order."""
     problem = _Problem(tasks)
     left = [len(readers) for readers in problem.readers]
@@ -174,7 +174,7 @@ def held_at_peak(tasks: Sequence[Task], names: Sequence[str]) -> dict[str, float
 class _Problem:
     """Tasks by number, given providers first."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[OrderedTask]) -> None:
         self.tasks = tasks
         self.number = {task.name: n for n, task in enumerate(tasks)}
         self.needs = [tuple(self.number[need] for need in task.needs) for task in tasks]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class State(NamedTuple):
+class PartialOrder(NamedTuple):
     peak: float
     live: float
     done: int  # a bit for each task
@@ -36,7 +36,7 @@ class Search:
         first = tuple(n for n, some in enumerate(needs) if not some)
         self.start = self._settled(0.0, 0.0, 0, (), first, list(first))
 
-    def best_first(self, below: float, effort: int) -> tuple[State | None, bool]:
+    def best_first(self, below: float, effort: int) -> tuple[PartialOrder | None, bool]:
         """The order with the least peak, if it is below a given one; and whether the search came to its end."""
         end = self.tried + effort
         heap = [(0.0, 0, 0, self.start)]
@@ -57,14 +57,14 @@ class Search:
                     heapq.heappush(heap, (following.peak, -len(following.path), count, following))
         return None, True
 
-    def beam(self, below: float, effort: int) -> State | None:
+    def beam(self, below: float, effort: int) -> PartialOrder | None:
         """Layer by layer only the states that hold the least; no proof, but little work."""
         layers = 1 + sum(1 for held in self.bytes if held)
         width = max(2, effort // (6 * layers))
         layer = [self.start]
         end = self.tried + 2 * effort
         while layer and self.tried <= end:
-            found: dict[int, State] = {}
+            found: dict[int, PartialOrder] = {}
             for state in layer:
                 if state.done == self.everything:
                     return state
@@ -74,7 +74,7 @@ class Search:
             layer = heapq.nsmallest(width, found.values(), key=lambda state: (state.live, state.peak))
         return None
 
-    def _after(self, state: State, below: float) -> list[State]:
+    def _after(self, state: PartialOrder, below: float) -> list[PartialOrder]:
         found = []
         for n in state.ready:
             peak = max(state.peak, state.live + self.bytes[n])
@@ -97,7 +97,7 @@ class Search:
 
     def _settled(
         self, peak: float, live: float, done: int, path: tuple[int, ...], ready: tuple[int, ...], look: list[int]
-    ) -> State:
+    ) -> PartialOrder:
         """Everything near that can run without a loss has run."""
         waiting = dict.fromkeys(ready)
         while look:
@@ -112,4 +112,4 @@ class Search:
                 look += self.beside[n]
             else:
                 waiting[n] = None
-        return State(peak, live, done, path, tuple(waiting))
+        return PartialOrder(peak, live, done, path, tuple(waiting))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.flows.activities import AttachKey, BlackBox, Check, Difference, Join, NewKeys, Overwrite, Union, Versions
-from penstock.flows.description import Flow, Source, Step, Target
+from penstock.flows.description import Flow, FlowStep, Source, Target
 
 # What takes the rows of all snapshots, and gives rows of none in particular.
 _GATHERS = (Overwrite, Versions, NewKeys)
@@ -19,7 +19,7 @@ _GATHERS = (Overwrite, Versions, NewKeys)
 class NoSnapshots(ValueError):
     """A step that cannot be done for every snapshot."""
 
-    def __init__(self, step: Step, message: str) -> None:
+    def __init__(self, step: FlowStep, message: str) -> None:
         super().__init__(message)
         self.step = step
 
@@ -61,7 +61,7 @@ def of_every_snapshot(flow: Flow, tables: Mapping[str, str]) -> Flow:
     return replace(flow, steps=_ordered(flow, steps, copies))
 
 
-def _many(step: Step, many: Mapping[str, bool], tables: Mapping[str, str]) -> bool:
+def _many(step: FlowStep, many: Mapping[str, bool], tables: Mapping[str, str]) -> bool:
     """Whether the rows of a step are those of a snapshot."""
     if isinstance(step.does, Source):
         return step.does.table in tables
@@ -73,7 +73,7 @@ def _many(step: Step, many: Mapping[str, bool], tables: Mapping[str, str]) -> bo
     return many[step.inputs[0]]
 
 
-def _check(step: Step, many: Mapping[str, bool]) -> None:
+def _check(step: FlowStep, many: Mapping[str, bool]) -> None:
     does = step.does
     others = [name for name in step.inputs if not many[name]]
     if isinstance(does, BlackBox | Difference):
@@ -88,7 +88,7 @@ def _check(step: Step, many: Mapping[str, bool]) -> None:
         )
 
 
-def _ordered(flow: Flow, steps: Mapping[str, Step], copies: Mapping[str, str]) -> tuple[Step, ...]:
+def _ordered(flow: Flow, steps: Mapping[str, FlowStep], copies: Mapping[str, str]) -> tuple[FlowStep, ...]:
     """Without what nobody reads any more; a copy has the name of what it replaces."""
     used: set[str] = set()
     waiting = [step.name for step in flow.steps if isinstance(step.does, Target)]

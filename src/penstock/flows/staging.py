@@ -29,7 +29,7 @@ from penstock.flows.graph import FlowGraph, NodeKind, topological
 from penstock.flows.ordering import (
     LEAST_PEAK,
     SEARCH_EFFORT,
-    Task,
+    OrderedTask,
     held_at_peak,
     measured,
     ordered,
@@ -123,10 +123,10 @@ def plan_staging(
     )
 
 
-def tasks_of(plan: StagingPlan) -> list[Task]:
+def tasks_of(plan: StagingPlan) -> list[OrderedTask]:
     """The steps of a plan as tasks to be ordered, providers first."""
     return [
-        Task(
+        OrderedTask(
             step.name,
             step.after,
             sum(staged.bytes_ for staged in step.stages if staged.place is Place.MEMORY),
@@ -211,8 +211,8 @@ def _evaluations(
     return computed, read
 
 
-def _tasks(drafts: dict[str, _Draft], in_memory: dict[str, float]) -> list[Task]:
-    return [Task(name, draft.after, in_memory.get(name, 0.0), draft.cost_us) for name, draft in drafts.items()]
+def _tasks(drafts: dict[str, _Draft], in_memory: dict[str, float]) -> list[OrderedTask]:
+    return [OrderedTask(name, draft.after, in_memory.get(name, 0.0), draft.cost_us) for name, draft in drafts.items()]
 
 
 def _steps(

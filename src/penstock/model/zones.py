@@ -14,7 +14,7 @@ _FIRST, _LAST = datetime(1840, 1, 1), datetime(2100, 1, 1)
 _STEP, _SECOND = timedelta(days=3), timedelta(seconds=1)
 
 
-class Change(NamedTuple):
+class ClockChange(NamedTuple):
     """Clocks are set: from this instant on the offset from UTC is another one."""
 
     at_us: int
@@ -23,7 +23,7 @@ class Change(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def changes(zone: tzinfo) -> tuple[Change, ...]:
+def changes(zone: tzinfo) -> tuple[ClockChange, ...]:
     """All changes of a zone's clocks from 1840 to 2100."""
     found = []
     at = _FIRST.replace(tzinfo=zone)
@@ -37,7 +37,7 @@ def changes(zone: tzinfo) -> tuple[Change, ...]:
             middle = low + (high - low) // _SECOND // 2 * _SECOND
             low, high = (middle, high) if zone.fromutc(middle).utcoffset() == before else (low, middle)
         at, after = high, zone.fromutc(high).utcoffset()
-        found.append(Change(instant(at.replace(tzinfo=UTC)), _us(before), _us(after)))
+        found.append(ClockChange(instant(at.replace(tzinfo=UTC)), _us(before), _us(after)))
         before = after
     return tuple(found)
 

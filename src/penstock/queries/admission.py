@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.queries.outcome import Cause
-from penstock.queries.situation import Query, Situation
+from penstock.queries.situation import Query, QuerySituation
 
 # The work that an admitted query still needs, given what those before it need.
 Need = Callable[[Query, set[int]], float]
@@ -21,7 +21,7 @@ def alone(query: Query, refreshed: set[int]) -> float:
     return query.left_s
 
 
-def refreshing(situation: Situation) -> Need:
+def refreshing(situation: QuerySituation) -> Need:
     """Queries of stale items need a refresh, the first of each item."""
     items = situation.items
 
@@ -35,7 +35,7 @@ def refreshing(situation: Situation) -> Need:
     return need
 
 
-def checked(situation: Situation, query: Query, flex: float = 1.0, need: Need = alone) -> Cause | None:
+def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: Need = alone) -> Cause | None:
     """Why not to admit a query, or None. `OVERLOAD`: it would be in time but for the updates before it; `DEADLINE`: with less caution it
     might be, or the queries before it take too long."""
     refreshed: set[int] = set()

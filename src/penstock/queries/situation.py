@@ -79,7 +79,7 @@ Waiting = list[tuple[float, int, Query]]
 
 
 @dataclass(slots=True)
-class Situation:
+class QuerySituation:
     """Everything a policy may know at one instant; it looks and does not touch."""
 
     items: Items
@@ -109,19 +109,19 @@ class QueryPolicy(Protocol):
     def begin(self, items: Items, weights: Weights) -> Any:
         """A fresh memory."""
 
-    def admit(self, situation: Situation, query: Query, memory: Any) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
         """None if the query is admitted, else why not."""
 
-    def take(self, situation: Situation, item: int, memory: Any) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         """Whether an update that arrived becomes a job of its own now."""
 
-    def next(self, situation: Situation, memory: Any) -> Next:
+    def next(self, situation: QuerySituation, memory: Any) -> Next:
         """What the processor does now; it stops what it did before."""
 
-    def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
+    def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
         """How an asked query ended; `cause` if it was rejected."""
 
-    def wake(self, situation: Situation, lot: float, memory: Any) -> None:
+    def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
         """Once in a while (`every_s`)."""
 
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
@@ -130,7 +130,7 @@ class QueryPolicy(Protocol):
     every_s: float | None
 
 
-def refresh_s(situation: Situation, item: int) -> float:
+def refresh_s(situation: QuerySituation, item: int) -> float:
     """What is left of a refresh that brings an item up to date; all of it if something came since it was begun."""
     begun = situation.refreshes.get(item)
     if begun is not None and begun.version == situation.items.arrived[item]:
@@ -138,6 +138,6 @@ def refresh_s(situation: Situation, item: int) -> float:
     return situation.items.cost_s[item]
 
 
-def promising(situation: Situation) -> Query | None:
+def promising(situation: QuerySituation) -> Query | None:
     """The admitted query with the earliest deadline (EDF)."""
     return situation.waiting[0][2] if situation.waiting else None

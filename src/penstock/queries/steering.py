@@ -15,7 +15,7 @@ from penstock.model.graph import Graph
 from penstock.model.time import END_US, SECOND_US
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Query, QueryPolicy, Situation
+from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation
 
 
 class Steering:
@@ -35,7 +35,7 @@ class Steering:
         self._memory = policy.begin(Items.of(costs, periods), weights)
         # What a refresh costs is that of all that a table is made from, as far as it is stale.
         self._refresh_s = list(costs)
-        self._situation = Situation(Items.of(self._refresh_s, periods), weights)
+        self._situation = QuerySituation(Items.of(self._refresh_s, periods), weights)
         self._open: dict[int, Query] = {}
         self._started_s: dict[int, float] = {}
         self._updates: dict[str, int] = {}

@@ -83,7 +83,7 @@ class Outlook(Protocol):
         """When the next batch of a base table is expected; None if nothing is known."""
 
 
-class Unknown:
+class UnknownOutlook:
     """The outlook where there is none."""
 
     version = 0
@@ -352,7 +352,7 @@ class Situation(NamedTuple):
     memory: Mapping[str, Any] = NOTHING
     # Jobs that ended since the last decision that started something, in order; those that failed, too.
     finished: tuple[FinishedJob, ...] = ()
-    outlook: Outlook = Unknown()
+    outlook: Outlook = UnknownOutlook()
 
 
 class Start(NamedTuple):

@@ -28,7 +28,7 @@ class PolicyNameError(ValueError):
 
 
 @dataclass
-class Part:
+class PolicyPart:
     name: str
     words: list[str] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass
 class Recipe:
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PolicyPart] = field(default_factory=list)
     inherit: str = "max"
     inherit_k: float = DEFAULT_K
     chop: Chop | float | None = None
@@ -83,11 +83,11 @@ def _inherit(recipe: Recipe, piece: str, value: str) -> None:
     recipe.inherit_k = number(piece, given[0].split("=")[-1].strip(), at_least=1)
 
 
-def part(text: str) -> Part:
+def part(text: str) -> PolicyPart:
     match = _PART.fullmatch(text.strip())
     if match is None:
         raise PolicyNameError(f"{text!r} is not a part of a policy; write for example edf or proportional(all, k=1)")
-    found = Part(match[1])
+    found = PolicyPart(match[1])
     for argument in (match[2] or "").split(","):
         argument = argument.strip()
         if "=" in argument:
@@ -115,7 +115,7 @@ def nearest(name: str, known: Mapping[str, Any]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def make(found: Part, factory: Callable[..., Any], switches: Mapping[str, Mapping[str, Any]]) -> Any:
+def make(found: PolicyPart, factory: Callable[..., Any], switches: Mapping[str, Mapping[str, Any]]) -> Any:
     """Call a factory with what was written in the brackets. `switches` are the words and what they set."""
     known = inspect.signature(factory).parameters
     arguments: dict[str, Any] = {}

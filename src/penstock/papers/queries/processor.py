@@ -18,7 +18,7 @@ from typing import Any
 from penstock.papers.queries.workload import Workload
 from penstock.queries.contract import NAIVE, Weights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Query, QueryPolicy, Situation, UpdateJob
+from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, UpdateJob
 
 _EPS = 1e-6
 
@@ -53,7 +53,7 @@ class Served:
 
 def serve(load: Workload, policy: QueryPolicy, weights: Weights = NAIVE, seed: int = 0) -> Served:
     items = Items.of(load.cost_s, load.period_s)
-    situation = Situation(items, weights)
+    situation = QuerySituation(items, weights)
     memory = policy.begin(items, weights)
     waiting, updates = situation.waiting, situation.updates
     lots = Random(f"{seed}/lots")

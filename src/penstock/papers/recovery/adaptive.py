@@ -16,7 +16,7 @@ from typing import NamedTuple
 from penstock.model.time import SECOND_US
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.progress import Change
+from penstock.scheduling.recovery.progress import ModeChange
 from penstock.scheduling.recovery.tasks import Periods, Task, provisioned
 from penstock.sim.arrivals import batches
 from penstock.sim.chance import factors
@@ -53,7 +53,7 @@ Duration = Callable[[str, int, int, int], int]
 @dataclass
 class Ran:
     jobs: list[Job] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ModeChange] = field(default_factory=list)
     # Of each table the times at which the trailing edge moved, and at which it got fresher: (time, edge).
     edges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     fresh: dict[str, list[tuple[int, int]]] = field(default_factory=dict)

@@ -12,14 +12,14 @@ from typing import Any
 from penstock.queries.admission import checked, refreshing
 from penstock.queries.outcome import Cause
 from penstock.queries.policies.on_demand import OnDemand
-from penstock.queries.situation import Next, Query, Situation
+from penstock.queries.situation import Next, Query, QuerySituation
 
 
 class Admitting(OnDemand):
-    def admit(self, situation: Situation, query: Query, memory: Any) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
         return checked(situation, query, need=refreshing(situation))
 
-    def next(self, situation: Situation, memory: Any) -> Next:
+    def next(self, situation: QuerySituation, memory: Any) -> Next:
         if situation.updates:
             return situation.updates[0][2]
         items, weights = situation.items, situation.weights

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Next, Query, Situation, Updates, promising
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, promising
 
 
 class BasePolicy:
@@ -20,21 +20,21 @@ class BasePolicy:
     def begin(self, items: Items, weights: Weights) -> Any:
         return None
 
-    def admit(self, situation: Situation, query: Query, memory: Any) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
         return None
 
-    def take(self, situation: Situation, item: int, memory: Any) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         return True
 
-    def next(self, situation: Situation, memory: Any) -> Next:
+    def next(self, situation: QuerySituation, memory: Any) -> Next:
         if situation.updates:
             return situation.updates[0][2]
         return promising(situation)
 
-    def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
+    def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
         return None
 
-    def wake(self, situation: Situation, lot: float, memory: Any) -> None:
+    def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
         return None
 
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:

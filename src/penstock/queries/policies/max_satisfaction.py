@@ -21,14 +21,14 @@ from math import inf
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Next, Query, Situation, Updates, Waiting, refresh_s
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, Waiting, refresh_s
 
 # How much one query for which there is no time moves the price.
 _STEP = 0.1
 
 
 @dataclass(slots=True)
-class Plan:
+class KeptQueries:
     # By deadline; all can be done in time, as long as it is sound. Those that did not fit wait for idle time.
     kept: Waiting = field(default_factory=list)
     sound: bool = True
@@ -81,10 +81,10 @@ class MaxSatisfaction(BasePolicy):
     updates: Updates = "demand"
     refreshes = True
 
-    def begin(self, items: Items, weights: Weights) -> Plan:
-        return Plan()
+    def begin(self, items: Items, weights: Weights) -> KeptQueries:
+        return KeptQueries()
 
-    def admit(self, situation: Situation, query: Query, memory: Plan) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: KeptQueries) -> Cause | None:
         item, weights = query.item, situation.weights
         memory.reads[item] = memory.reads.get(item, 0) + 1
         own = query.cost_s
@@ -103,21 +103,23 @@ class MaxSatisfaction(BasePolicy):
         self._fit(situation, memory, query)
         return Cause.DEADLINE if memory.forget(query) else None
 
-    def take(self, situation: Situation, item: int, memory: Plan) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: KeptQueries) -> bool:
         if item in memory.reads:
             self._want(situation, item, memory)
         if item in memory.groups:
             memory.sound = False
         return False
 
-    def _want(self, situation: Situation, item: int, memory: Plan) -> None:
+    def _want(self, situation: QuerySituation, item: int, memory: KeptQueries) -> None:
         heappush(memory.wanted, (-memory.reads[item] / situation.items.cost_s[item], item))
 
-    def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Plan) -> None:
+    def ended(
+        self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: KeptQueries
+    ) -> None:
         if not memory.forget(query) and ending is not Ending.REJECTED:
             memory.drop(query)
 
-    def _fit(self, situation: Situation, memory: Plan, new: Query | None = None) -> None:
+    def _fit(self, situation: QuerySituation, memory: KeptQueries, new: Query | None = None) -> None:
         """Take out of the plan what costs most for its worth until all that is left can be done in time."""
         while (late := self._late(situation, memory)) is not None:
             weights = situation.weights
@@ -137,7 +139,7 @@ class MaxSatisfaction(BasePolicy):
             memory.price_per_s += _STEP * (density - memory.price_per_s)
         memory.sound = True
 
-    def _late(self, situation: Situation, memory: Plan) -> int | None:
+    def _late(self, situation: QuerySituation, memory: KeptQueries) -> int | None:
         """The first of the plan that would be late if all ran in the order of deadlines."""
         arrived, applied = situation.items.arrived, situation.items.applied
         end = situation.now_s
@@ -155,7 +157,7 @@ class MaxSatisfaction(BasePolicy):
                 return place
         return None
 
-    def next(self, situation: Situation, memory: Plan) -> Next:
+    def next(self, situation: QuerySituation, memory: KeptQueries) -> Next:
         if not memory.sound:
             self._fit(situation, memory)
         if not memory.kept:
@@ -174,7 +176,7 @@ class MaxSatisfaction(BasePolicy):
             heappop(wanted)
         return wanted[0][1] if wanted else None
 
-    def _first(self, situation: Situation, memory: Plan) -> Query:
+    def _first(self, situation: QuerySituation, memory: KeptQueries) -> Query:
         """Of the plan the query that costs least and can go first without making another late."""
         arrived, applied = situation.items.arrived, situation.items.applied
         groups, shortest = memory.groups, memory.shortest_s
@@ -203,7 +205,7 @@ class MaxSatisfaction(BasePolicy):
                     break
         return best
 
-    def _revive(self, situation: Situation, memory: Plan) -> None:
+    def _revive(self, situation: QuerySituation, memory: KeptQueries) -> None:
         """In idle time: what did not fit may fit now, the cheapest first."""
         found, least = None, inf
         for query in (one for some in memory.spare.values() for one in some.values()):

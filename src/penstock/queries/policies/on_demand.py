@@ -6,17 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Next, Situation, Updates, promising
+from penstock.queries.situation import Next, QuerySituation, Updates, promising
 
 
 class OnDemand(BasePolicy):
     updates: Updates = "on-demand"
     refreshes = True
 
-    def take(self, situation: Situation, item: int, memory: Any) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         return False
 
-    def next(self, situation: Situation, memory: Any) -> Next:
+    def next(self, situation: QuerySituation, memory: Any) -> Next:
         if situation.updates:
             return situation.updates[0][2]
         query = promising(situation)

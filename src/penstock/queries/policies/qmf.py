@@ -18,7 +18,7 @@ from penstock.queries.admission import checked
 from penstock.queries.contract import Weights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Query, Situation, Updates
+from penstock.queries.situation import Items, Query, QuerySituation, Updates
 
 MISSES, FRESH, BUSY = 0.05, 0.95, 0.98
 STEP = 0.1
@@ -49,7 +49,7 @@ class Qmf(BasePolicy):
     def begin(self, items: Items, weights: Weights) -> Loop:
         return Loop([0] * len(items), [0] * len(items))
 
-    def admit(self, situation: Situation, query: Query, memory: Loop) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: Loop) -> Cause | None:
         for item in (query.item, *query.others):
             memory.reads[item] += 1
         if memory.shedding:
@@ -57,21 +57,21 @@ class Qmf(BasePolicy):
         cause = checked(situation, query, memory.flex)
         return None if cause is Cause.OTHERS else cause
 
-    def take(self, situation: Situation, item: int, memory: Loop) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: Loop) -> bool:
         memory.updates[item] += 1
         return item not in memory.cold
 
     def stretched(self, memory: Loop) -> Iterable[tuple[int, float]]:
         return ((item, inf) for item in memory.cold)
 
-    def ended(self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: Loop) -> None:
+    def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Loop) -> None:
         if ending is not Ending.REJECTED:
             memory.admitted += 1
             memory.missed += ending is Ending.MISSED
             memory.answered += ending is not Ending.MISSED
             memory.fresh += ending is Ending.SUCCESS
 
-    def wake(self, situation: Situation, lot: float, memory: Loop) -> None:
+    def wake(self, situation: QuerySituation, lot: float, memory: Loop) -> None:
         busy = (situation.busy_s - memory.busy_s) / (self.every_s or 1.0)
         misses = memory.missed / max(1, memory.admitted)
         fresh = memory.fresh / memory.answered if memory.answered else 1.0

@@ -19,7 +19,7 @@ from penstock.queries.outcome import Cause, Ending
 from penstock.queries.periods import Periods, Tickets
 from penstock.queries.policies.admitting import Admitting
 from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Next, Query, Situation, Updates
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Unit(BasePolicy):
     def begin(self, items: Items, weights: Weights) -> UnitMemory:
         return UnitMemory(Tickets.of(items.cost_s), Periods(items.period_s), Balance(self.grace_s))
 
-    def admit(self, situation: Situation, query: Query, memory: UnitMemory) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: UnitMemory) -> Cause | None:
         self._read(query, memory)
         return checked(situation, query, memory.balance.flex)
 
@@ -70,7 +70,7 @@ class Unit(BasePolicy):
         for item in (query.item, *query.others):
             memory.tickets.read(item, query.cost_s, query.within_s)
 
-    def take(self, situation: Situation, item: int, memory: UnitMemory) -> bool:
+    def take(self, situation: QuerySituation, item: int, memory: UnitMemory) -> bool:
         last = memory.taken_s.get(item)
         # Arrivals keep their own period; one that comes before the stretched period is over is dropped.
         if last is not None and situation.now_s - last < memory.periods.period_s(item) - 1e-9 * situation.now_s:
@@ -85,11 +85,11 @@ class Unit(BasePolicy):
         return [(item, period) for item, period in found if item in memory.periods.changed]
 
     def ended(
-        self, situation: Situation, query: Query, ending: Ending, cause: Cause | None, memory: UnitMemory
+        self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: UnitMemory
     ) -> None:
         memory.balance.count(ending, cause, situation.weights)
 
-    def wake(self, situation: Situation, lot: float, memory: UnitMemory) -> None:
+    def wake(self, situation: QuerySituation, lot: float, memory: UnitMemory) -> None:
         if not memory.balance.due(situation.now_s, situation.weights):
             return
         signal = memory.balance.signal(situation.now_s, situation.weights, lot)
@@ -112,9 +112,9 @@ class UnitOnDemand(Unit):
         super().__init__(grace_s, victims)
         self._refreshing = Admitting()
 
-    def admit(self, situation: Situation, query: Query, memory: UnitMemory) -> Cause | None:
+    def admit(self, situation: QuerySituation, query: Query, memory: UnitMemory) -> Cause | None:
         self._read(query, memory)
         return checked(situation, query, memory.balance.flex, refreshing(situation))
 
-    def next(self, situation: Situation, memory: UnitMemory) -> Next:
+    def next(self, situation: QuerySituation, memory: UnitMemory) -> Next:
         return self._refreshing.next(situation, None)

@@ -36,7 +36,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecoveryBound:
     table: str
     tardiness_us: int
     response_us: int
@@ -81,13 +81,13 @@ class Model:
         left = m - sum(shares[: m - 1])
         return max(0, ceil((sum(longest[:m]) - shortest) / left))
 
-    def bounds(self) -> dict[str, Bound]:
+    def bounds(self) -> dict[str, RecoveryBound]:
         """The bounds of every table with a reservation; none at all if they need more than there is. A table over one
         without a reservation has none either."""
         if not self.fits:
             return {}
         delay = self.delay_us
-        found: dict[str, Bound] = {}
+        found: dict[str, RecoveryBound] = {}
         tasks = {task.table: task for task in self.tasks if task.reserved}
         for table in [*(t for t in tasks if t not in self.sources), *self.sources]:
             if table not in tasks or any(source not in found for source in self.sources.get(table, ())):
@@ -96,10 +96,10 @@ class Model:
             tardiness = task.cost_us + delay
             response = task.period_us + tardiness
             behind, way = self._behind(table, task, found)
-            found[table] = Bound(table, tardiness, response, response + task.period_us + behind, (*way, table))
+            found[table] = RecoveryBound(table, tardiness, response, response + task.period_us + behind, (*way, table))
         return found
 
-    def _behind(self, table: str, task: Task, found: Mapping[str, Bound]) -> tuple[int, tuple[str, ...]]:
+    def _behind(self, table: str, task: Task, found: Mapping[str, RecoveryBound]) -> tuple[int, tuple[str, ...]]:
         if table not in self.sources:
             return self.deliveries.get(table, Delivery(task.period_us)).behind_us, ()
         held = self.held_us.get(table, 0)
@@ -136,7 +136,7 @@ class Model:
             return None
         return self._recovery_us(table, outage_us, bounds)
 
-    def _recovery_us(self, table: str, outage_us: int, bounds: Mapping[str, Bound]) -> int | None:
+    def _recovery_us(self, table: str, outage_us: int, bounds: Mapping[str, RecoveryBound]) -> int | None:
         task = next(t for t in self.tasks if t.table == table)
         before = 0
         for source in self.sources.get(table, ()):

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Literal
 
 from penstock.model.time import SECOND_US, format_duration
-from penstock.scheduling.recovery.bounds import Bound, Model, tracks_needed
+from penstock.scheduling.recovery.bounds import Model, RecoveryBound, tracks_needed
 from penstock.scheduling.recovery.tasks import Periods, Task, provisioned
 
 Verdict = Literal["proven", "not proven", "no target", "best effort"]
@@ -29,7 +29,7 @@ class Guarantee:
     cost_from: str
     utilisation: float | None
     target_us: int | None
-    bound: Bound | None
+    bound: RecoveryBound | None
     # After an outage of its feeds, from when its recovery begins: alone, and None if it never catches up.
     recovery_us: int | None = None
     breaks: str = ""
@@ -100,7 +100,7 @@ def judge(
 
 
 def _explained(
-    model: Model, task: Task, target_us: int, bound: Bound | None, periods: Periods, unknown: frozenset[str]
+    model: Model, task: Task, target_us: int, bound: RecoveryBound | None, periods: Periods, unknown: frozenset[str]
 ) -> tuple[str, tuple[str, ...]]:
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown)[:4])
@@ -270,7 +270,7 @@ def violations(
 
 
 def _failed(
-    model: Model, tasks: Mapping[str, Task], seen: Mapping[str, Seen], table: str, bound: Bound, works: str
+    model: Model, tasks: Mapping[str, Task], seen: Mapping[str, Seen], table: str, bound: RecoveryBound, works: str
 ) -> tuple[Literal["arrival rate", "cost", "lost track", "not known"], str]:
     for name in bound.because:
         delivery, now = model.deliveries.get(name), seen.get(name)

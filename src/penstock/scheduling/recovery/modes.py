@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from math import fsum
 from typing import Any, Literal
 
-from penstock.scheduling.recovery.progress import NEW, Change, Choice, Progress
+from penstock.scheduling.recovery.progress import NEW, JobChoice, ModeChange, Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
 
@@ -58,7 +58,7 @@ class Modes:
         self._room = (_SLACK, _SLACK)
         self.recovering: set[str] = set()
         self.eligible: set[str] = set()
-        self.changes: list[Change] | None = None
+        self.changes: list[ModeChange] | None = None
 
     def fork(self) -> Modes:
         """A copy whose changes the original does not see."""
@@ -293,7 +293,7 @@ class Modes:
 
     def _note(self, table: str, recovering: bool, rule: str) -> None:
         if self.changes is not None:
-            self.changes.append(Change(self.now_us, table, recovering, rule))
+            self.changes.append(ModeChange(self.now_us, table, recovering, rule))
 
     # Answers
 
@@ -306,7 +306,7 @@ class Modes:
         """When something happens by itself."""
         return self._due[0][0] if self._due else None
 
-    def choices(self, startable: Startable | None = None) -> Iterator[Choice]:
+    def choices(self, startable: Startable | None = None) -> Iterator[JobChoice]:
         """Jobs that may start now, first to last: released ones by deadline, then the background. `startable` says
         whether a table could run at all, for whatever reasons the world may have."""
         self.settle()
@@ -314,19 +314,19 @@ class Modes:
         if self.background:
             yield from self._by_loss(startable)
 
-    def _by_deadline(self, startable: Startable | None) -> Iterator[Choice]:
+    def _by_deadline(self, startable: Startable | None) -> Iterator[JobChoice]:
         for table, progress in self._live(self._released, self._waiting):
             if startable is None or startable(table):
                 assert progress.last is not None
-                yield Choice(table, False, self.tasks[table].batch, *progress.last)
+                yield JobChoice(table, False, self.tasks[table].batch, *progress.last)
 
     def _waiting(self, rank: float, progress: Progress, task: Task) -> bool:
         return progress.waits and progress.last is not None and self.rank(task.table, progress.last) == rank
 
-    def _by_loss(self, startable: Startable | None) -> Iterator[Choice]:
+    def _by_loss(self, startable: Startable | None) -> Iterator[JobChoice]:
         for table, progress in self._live(self._behind, self._loses):
             if not progress.busy and not progress.waits and (startable is None or startable(table)):
-                yield Choice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
+                yield JobChoice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
 
     def _loses(self, loss: float, progress: Progress, task: Task) -> bool:
         return bool(progress.lag_us) and loss == self.loss(task, progress.lag_us)

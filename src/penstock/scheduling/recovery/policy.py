@@ -28,7 +28,7 @@ from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.progress import Choice
+from penstock.scheduling.recovery.progress import JobChoice
 from penstock.scheduling.recovery.tasks import Periods, Task, provisioned, total_utilisation
 
 Provision = Literal["worst", "average"]
@@ -201,7 +201,7 @@ def _version(outlook: Outlook) -> tuple[int, int]:
     return outlook.version, getattr(outlook, "longest_version", 0)
 
 
-def _why(choice: Choice, modes: Modes, job: ReadyJob) -> str:
+def _why(choice: JobChoice, modes: Modes, job: ReadyJob) -> str:
     progress = modes[choice.table]
     behind = format_duration(progress.lag_us)
     if choice.background:

@@ -31,7 +31,7 @@ class Progress(NamedTuple):
         return self.runs or self.background
 
 
-class Choice(NamedTuple):
+class JobChoice(NamedTuple):
     """A job that may start."""
 
     table: str
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
     deadline_us: int
 
 
-class Change(NamedTuple):
+class ModeChange(NamedTuple):
     """A change of mode, for those who want to know."""
 
     at_us: int
