@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from penstock.scheduling.jobs import Decision, Situation
-from penstock.scheduling.policies import find_policy
+from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.scheduling.policies.fifo import Fifo
 from penstock.sim import lateness, lean, runtime
 from penstock.sim.scenario import Scenario, SimTable, Slowdown
@@ -93,6 +93,38 @@ def test_both_chop_loads(seed: int) -> None:
     policy = find_policy(("max-benefit", "fifo", "edf-p")[seed % 3] + f" / chop={1 + seed % 4}")
     slow = runtime.simulate(scenario, policy, seed, trace=True)
     assert lean.simulate(scenario, policy, seed, trace=True).trace == slow.trace
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_simulated_is_what_the_controller_does(seed: int) -> None:
+    """With everything on: views, partitions, chopping. Where the lean loop would cut views, it does not stand in."""
+    chance = Random(2000 + seed)
+    tables = tuple(
+        replace(t, alpha_s=chance.choice((0.01, 0.2, 3)), beta=chance.choice((0.0, 0.1, 0.3)))
+        for t in tree(chance, several_sources=seed % 2 == 0)
+    )
+    scenario = Scenario(
+        tables,
+        tracks=chance.randint(1, 2),
+        horizon_s=2000,
+        jitter=0.5,
+        slowdown=chance.choice((None, Slowdown(8, 1000))),
+        partition=chance.choice(("minute", "10 minutes", "hour", "day")),
+    )
+    name = DEFAULT if seed % 2 else POLICIES[seed % len(POLICIES)] + chance.choice(("", " / chop=2", " / chop=3..10"))
+    found = lateness.run(scenario, name, seed, trace=True)
+    assert found.trace == runtime.simulate(scenario, find_policy(name), seed, trace=True).trace
+
+
+def test_the_lean_loop_stands_in_where_no_view_is_cut() -> None:
+    base, view = SimTable("a", period_s=60, beta=0.1), SimTable("v", ("a",), beta=0.1)
+    for tables, policy, cut in (
+        ((base,), DEFAULT, False),
+        ((base, view), "fifo", False),
+        ((base, view), DEFAULT, True),
+        ((base, replace(view, beta=0.0)), "fifo / chop=2", False),
+    ):
+        assert lean.cuts_views(Scenario(tables), find_policy(policy)) is cut
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -21,10 +21,14 @@ class MeasuredRun:
     outcome: Outcome
 
 
-def run(scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False) -> Outcome:
-    """One run: by the lean loop if that can do it, else (or with `full`) through the controller."""
+def run(
+    scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False, cut_views: bool = False
+) -> Outcome:
+    """One run: by the lean loop if that gives the same schedule, else (or with `full`) through the controller. With
+    `cut_views` also where views are chopped: the lean loop cuts them anywhere, as the paper does."""
     found = find_policy(policy)
-    if lean.supports(scenario) and not hasattr(found, "follow") and not full:
+    same = lean.supports(scenario) and not hasattr(found, "follow")
+    if same and not full and (cut_views or not lean.cuts_views(scenario, found)):
         try:
             return lean.simulate(scenario, found, seed, trace=trace)
         except lean.BeyondLean:
@@ -38,12 +42,18 @@ def uncontended(scenario: Scenario, seed: int, *, full: bool = False) -> Outcome
 
 
 def measure(
-    scenario: Scenario, policies: Sequence[str], seed: int, *, trace: bool = False, full: bool = False
+    scenario: Scenario,
+    policies: Sequence[str],
+    seed: int,
+    *,
+    trace: bool = False,
+    full: bool = False,
+    cut_views: bool = False,
 ) -> list[MeasuredRun]:
     """All policies on the same arrivals and the same luck."""
     ideal = uncontended(scenario, seed, full=full).weighted_s
     found = []
     for policy in policies:
-        outcome = run(scenario, policy, seed, trace=trace, full=full)
+        outcome = run(scenario, policy, seed, trace=trace, full=full, cut_views=cut_views)
         found.append(MeasuredRun(policy, seed, outcome.weighted_s / ideal, outcome))
     return found

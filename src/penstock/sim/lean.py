@@ -1,7 +1,7 @@
 """Pure scheduling, fast: a loop that knows arrivals, updates and edges, and nothing of files, partitions or requests.
 
 It hands the same situations to the same policies as the controller does, and the tests check that both give the same
-schedule to the microsecond. For experiments of a million events a point; everything that a real warehouse has besides
+schedule to the microsecond, unless views are chopped (`cuts_views`). For experiments of a million events a point; everything that a real warehouse has besides
 (late data, failures, backfills, learned costs) is simulated with the controller itself, in `runtime.py`.
 """
 
@@ -33,6 +33,13 @@ def supports(scenario: Scenario) -> bool:
         and all(t.arrivals == "periodic" and not t.late_share for t in scenario.tables if t.is_base)
         and not any(t.group for t in scenario.tables)
     )
+
+
+def cuts_views(scenario: Scenario, policy: UpdatePolicy) -> bool:
+    """Whether the policy chops updates of views: here they are cut anywhere, as in the paper, and in a warehouse between
+    partitions only, so the schedules differ."""
+    chopped = chops(bound(policy, scenario.graph), scenario.graph)
+    return any(table.name in chopped and table.beta for table in scenario.tables if not table.is_base)
 
 
 class BeyondLean(Exception):
