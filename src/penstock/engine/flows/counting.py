@@ -9,17 +9,35 @@ Spark's own record of the query.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.engine.spark import SparkProblem
+
+_ADAPTIVE, _RETAINED = "spark.sql.adaptive.enabled", "spark.sql.ui.retainedExecutions"
+# Of so many queries Spark must keep records: several flows may run at once.
+_FEWEST_RECORDS = 100
 _MARK = re.compile(r"monotonically_increasing_id\(\) >= -(\d+)\)")
 
 
 def mark(rows: DataFrame, number: int) -> DataFrame:
     """The same rows, counted. Numbers begin with 1, and are the same every time: else Spark compiles the code anew."""
     return rows.where(f"monotonically_increasing_id() >= -{number}L")
+
+
+@contextmanager
+def planned_once(session: SparkSession) -> Iterator[None]:
+    """Where Spark plans again while it runs, it leaves out what it finds to be joined with nothing, and its marks with it."""
+    before = str(session.conf.get(_ADAPTIVE))
+    session.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_ADAPTIVE, before)
 
 
 @dataclass(frozen=True)
@@ -58,6 +76,11 @@ class QueryRecords:
     def __init__(self, session: SparkSession) -> None:
         self._context: Any = session.sparkContext._jsc.sc()
         self._store: Any = session._jsparkSession.sharedState().statusStore()
+        if (kept := int(str(session.conf.get(_RETAINED, "1000")))) < _FEWEST_RECORDS:
+            raise SparkProblem(
+                f"flows count their rows by Spark's records of queries, but this Spark keeps {kept} of them; start it with "
+                f"{_RETAINED} of at least {_FEWEST_RECORDS}, or let Penstock start it"
+            )
 
     def newest(self) -> int:
         """The number of the last query so far."""
@@ -100,7 +123,7 @@ class QueryRecords:
         for place in range(nodes.size()):
             node = nodes.apply(place)
             match = _MARK.search(node.desc()) if node.name() == "Filter" else None
-            if match is None:
+            if match is None or node.metrics().isEmpty():
                 continue
             metric = node.metrics().head()
             value = values.get(metric.accumulatorId())

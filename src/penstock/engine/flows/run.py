@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
-from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark
+from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark, planned_once
 from penstock.engine.flows.memory import rows_held
 from penstock.engine.flows.progress import FlowProgress, StepProgress, tasks_of
 from penstock.engine.flows.realise import HIDDEN, Inputs, Loaded, realise, refused
@@ -109,6 +109,10 @@ class FlowRun:
         self._done = 0
 
     def run(self) -> FlowReport:
+        with planned_once(self.world.session):
+            return self._run()
+
+    def _run(self) -> FlowReport:
         walk = Walk(self.plan, slots=self.slots)
         ended: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
         running: dict[str, InheritableThread] = {}
