@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[Situation, str], Any], str]] = {
     "names": (lambda s, t: starts(t), "answered .*; expected a Decision"),
     "a memory of things": (lambda s, t: Decision((), None, {"it": {1, 2}}), "which cannot be written down"),
     "no memory": (lambda s, t: Decision((), None, 7), "which cannot be written down"),  # type: ignore[arg-type]
-    "an accident": (lambda s, t: s.ready["nobody"], r"it failed with KeyError: 'nobody' \(test_guard.py:\d+\)"),
+    "an accident": (lambda s, t: s.ready["nobody"], r"the policy failed with KeyError: 'nobody' \(test_guard.py:\d+\)"),
     "an order that it has not": (lambda s, t: next(s.ready.ranked(s.now_us)), "no index"),
 }
 
@@ -83,6 +83,38 @@ def test_an_index_that_is_no_number_is_refused(loop: Loop) -> None:
 
     with pytest.raises(PolicyError, match=r"index of .* is nan, 0.0; expected two numbers"):
         loop(SCENARIO, Lost())
+
+
+POWERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a graph that it cannot read": (
+        {"for_graph": lambda graph: graph.nothing},
+        "failed with AttributeError: .*nothing",
+    ),
+    "nothing for a graph": ({"for_graph": lambda graph: None}, r"is None; expected one with decide\(situation\)"),
+    "weights of some": ({"weights": {"a": 1.0}}, "weights say None of b; expected a number for each table"),
+    "weights of words": ({"weights": {"a": "x", "b": 1, "v": 1}}, "weights say 'x' of a"),
+    "weights in a row": ({"weights": [1, 2, 3]}, "weights say None of b"),
+    "a chop of words": ({"chop": "x"}, "chop is 'x'; expected a number of periods above 0"),
+    "a chop of nothing": ({"chop": 0}, "chop is 0; expected"),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize(("powers", "message"), POWERS.values(), ids=POWERS)
+def test_what_it_says_of_itself_is_checked(loop: Loop, powers: dict[str, Any], message: str) -> None:
+    policy = Answers(lambda s, t: Decision())
+    vars(policy).update(powers)
+    with pytest.raises(PolicyError, match=message):
+        loop(SCENARIO, policy)
+
+
+@pytest.mark.parametrize("fails", ["begin", "follow"])
+def test_a_memory_that_cannot_follow_is_refused(fails: str) -> None:
+    policy = Answers(lambda s, t: Decision((), None, s.memory))
+    vars(policy).update({"begin": lambda tracks, outlook: {}, "follow": lambda memory, fact, outlook: None})
+    vars(policy)[fails] = lambda *given: 1 / 0
+    with pytest.raises(PolicyError, match="the policy failed with ZeroDivisionError"):
+        runtime.simulate(SCENARIO, policy)
 
 
 def test_a_reason_that_cannot_be_told_is_refused() -> None:
@@ -143,5 +175,5 @@ def test_a_policy_cannot_write_into_the_memory_of_the_state() -> None:
         situation.memory["mine"] = 1  # type: ignore[index]
         return Decision()
 
-    with pytest.raises(PolicyError, match="it failed with TypeError"):
+    with pytest.raises(PolicyError, match="the policy failed with TypeError"):
         runtime.simulate(SCENARIO, Answers(writes))

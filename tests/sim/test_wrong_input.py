@@ -228,13 +228,13 @@ WRONG = {
     "twice": (WHOLE + FIRST + "return Decision((Start(first, 0), Start(first, 1)))", "the policy started a twice"),
     "unknown": (WHOLE + "return Decision((Start('x', situation.free[0]),))", "the policy started x, which is not ready"),
     "track": (WHOLE + FIRST + "return Decision((Start(first, 7),))", "the policy put a on track 7, which is not free"),
-    "stops": (WHOLE + "raise StopIteration", "it failed with StopIteration (policies.py:8)"),
-    "divides": (WHOLE + "return 1 / 0", "it failed with ZeroDivisionError: division by zero (policies.py:8)"),
+    "stops": (WHOLE + "raise StopIteration", "the policy failed with StopIteration (policies.py:8)"),
+    "divides": (WHOLE + "return 1 / 0", "the policy failed with ZeroDivisionError: division by zero (policies.py:8)"),
     "none": (WHOLE + "return None", "the policy answered None; expected a Decision"),
     "nan": (ORDER + "    def index(self, job): return float('nan'), 0.0", "its index of a is (nan, 0.0); expected two numbers"),
     "one": (ORDER + "    def index(self, job): return 3.0", "its index of a is 3.0; expected two numbers (a, b)"),
     "words": (ORDER + "    def index(self, job): return 'x', 'y'", "its index of a is ('x', 'y'); expected two numbers"),
-    "fails": (ORDER + "    def index(self, job): return job.nothing", "it failed with AttributeError"),
+    "fails": (ORDER + "    def index(self, job): return job.nothing", "the policy failed with AttributeError"),
     "half": (ORDER.replace("why", "index"), "the policy cannot be made: Can't instantiate abstract class Own"),
 }  # fmt: skip
 

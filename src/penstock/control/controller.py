@@ -74,7 +74,7 @@ class Controller:
         """A policy that follows what happens starts from what is known now. Not at the state's own time, which also
         moves with decisions that are not on record."""
         state = self.state
-        self._memory = self.policy.begin(state.tracks, self.outlook)  # type: ignore[attr-defined]
+        self._memory = guard.attempt(self.policy.begin, state.tracks, self.outlook)  # type: ignore[attr-defined]
         for name in state.graph.updated_with:
             self._tell(Fact(at_us, name, "lags", self._lag_us(name)))
             if any(
@@ -85,7 +85,7 @@ class Controller:
 
     def _tell(self, fact: Fact) -> None:
         assert self._follow is not None
-        self._follow(self._memory, fact, self.outlook)
+        guard.attempt(self._follow, self._memory, fact, self.outlook)
 
     def apply(self, event: Event, number: int | None = None) -> None:
         if self._follow is None or isinstance(event, RunStarted | WarehouseDeclared):

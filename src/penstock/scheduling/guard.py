@@ -6,22 +6,52 @@ be carried out: every job is ready, has a free track of its own and something to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard, TypeVar
 
 from penstock.errors import PenstockError
+from penstock.model.graph import Graph
+from penstock.scheduling.chopping import Chop
 from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start, UpdatePolicy
 
+T = TypeVar("T")
 
-def decide(policy: UpdatePolicy, situation: Situation) -> Decision:
-    """What the policy decides, if that is possible."""
+
+def bound(policy: UpdatePolicy, graph: Graph) -> UpdatePolicy:
+    """A policy that knows the tables, if it wants to. What it says of itself is checked here, once for all decisions."""
+    for_graph: Callable[[Graph], UpdatePolicy] | None = getattr(policy, "for_graph", None)
+    found = policy if for_graph is None else attempt(for_graph, graph)
+    if not callable(getattr(found, "decide", None)):
+        raise PolicyError(f"the policy for these tables is {found!r}; expected one with decide(situation)")
+    weights: Mapping[str, float] | None = getattr(found, "weights", None)
+    for name in graph.order if weights else ():
+        weight = weights.get(name) if isinstance(weights, Mapping) else None
+        if not _is_number(weight):
+            raise PolicyError(f"the policy's weights say {weight!r} of {name}; expected a number for each table")
+    chop: Chop | float | None = getattr(found, "chop", None)
+    if not (chop is None or isinstance(chop, Chop) or (_is_number(chop) and chop > 0)):
+        raise PolicyError(f"the policy's chop is {chop!r}; expected a number of periods above 0, a Chop, or None")
+    return found
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def attempt(call: Callable[..., T], *given: Any) -> T:
+    """Call something of the policy's own."""
     try:
-        decision = policy.decide(situation)
+        return call(*given)
     except PenstockError:
         raise
     except Exception as error:
         raise failure(error) from error
+
+
+def decide(policy: UpdatePolicy, situation: Situation) -> Decision:
+    """What the policy decides, if that is possible."""
+    decision = attempt(policy.decide, situation)
     guard(situation, decision)
     return decision
 
@@ -85,10 +115,7 @@ def _check_memory(memory: Mapping[str, Any]) -> None:
 
 def reason(start: Start) -> str:
     """Why the policy starts this, in its own words."""
-    try:
-        said = start.because() if callable(start.because) else start.because
-    except Exception as error:
-        raise failure(error) from error
+    said = attempt(start.because) if callable(start.because) else start.because
     if not isinstance(said, str):
         raise PolicyError(f"the policy started {start.table} because of {said!r}; expected a sentence")
     return said
@@ -101,7 +128,7 @@ def failure(error: Exception) -> PolicyError:
         at = at.tb_next
     place = f" ({at.tb_frame.f_code.co_filename.rpartition('/')[2]}:{at.tb_lineno})" if at is not None else ""
     what = f"{type(error).__name__}: {error}".removesuffix(": ")
-    return PolicyError(f"it failed with {what}{place}")
+    return PolicyError(f"the policy failed with {what}{place}")
 
 
 def is_plain(value: Any) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from penstock.scheduling.guard import bound
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.naming import PolicyNameError, make, nearest, parse
 from penstock.scheduling.placement.base import Placement
@@ -16,7 +17,7 @@ from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
 from penstock.scheduling.placement.everywhere import Global
 from penstock.scheduling.placement.proportional import Proportional
 from penstock.scheduling.placement.reserve import Reserve
-from penstock.scheduling.policies.composed import Composed, bound
+from penstock.scheduling.policies.composed import Composed
 from penstock.scheduling.policies.edf import Edf
 from penstock.scheduling.policies.edf_p import EdfP
 from penstock.scheduling.policies.fifo import Fifo

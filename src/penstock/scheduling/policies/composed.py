@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from penstock.model.graph import Graph
 from penstock.scheduling.chopping import Chop
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
-from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation, UpdatePolicy
+from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation
 from penstock.scheduling.placement.base import Placement, Ranked
 from penstock.scheduling.placement.everywhere import Global, first_on
 from penstock.scheduling.policies.index import IndexPolicy
@@ -65,9 +65,3 @@ class Composed:
         placed = self.placement.remember(situation)
         starts = self.placement.place(situation, ranked, self.why, placed)
         return Decision(starts, None, {**known, **placed})
-
-
-def bound(policy: UpdatePolicy, graph: Graph) -> UpdatePolicy:
-    """A policy that knows the tables, if it wants to."""
-    for_graph: Callable[[Graph], UpdatePolicy] | None = getattr(policy, "for_graph", None)
-    return policy if for_graph is None else for_graph(graph)
