@@ -126,3 +126,17 @@ def test_a_restated_partition_takes_rows_back_that_were_used_already(site: Site)
     assert site.run("SELECT k, n FROM monthly") == [[("a", 1)]]
     site.write({"landing/ev/2.csv": "k,ts,v\nb,2024-03-01T20:00:00Z,1\n"})
     assert site.run("SELECT k, n FROM monthly") == [[]]
+
+
+def test_a_file_is_rewritten_while_a_backfill_is_asked_for(site: Site) -> None:
+    site.write({"penstock.toml": 'name = "both"\n' + EVENTS + EVENTS.replace("ev", "dated") + 'partition = "day"\n'})
+    for name in ("ev", "dated"):
+        site.write({f"landing/{name}/1.csv": "k,ts,v\na,2024-03-01T05:00:00Z,1\n"})
+        site.write({f"landing/{name}/2.csv": "k,ts,v\nb,2024-03-01T06:00:00Z,1\nc,2024-03-02T06:00:00Z,1\n"})
+    both = ("SELECT k FROM ev", "SELECT k FROM dated")
+    assert site.run(*both) == [[("a",), ("b",), ("c",)]] * 2
+    for name in ("ev", "dated"):
+        site.write({f"landing/{name}/2.csv": "k,ts,v\nd,2024-03-01T06:00:00Z,1\n"})
+        with Warehouse(site.folder) as warehouse:
+            warehouse.backfill(name, "2024-03-01" if name == "dated" else None)
+    assert site.run(*both) == [[("a",), ("d",)]] * 2

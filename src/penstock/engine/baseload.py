@@ -139,7 +139,7 @@ class BaseLoad:
             stated = self._add(loaded.staged, replacing=self.snapshot_mode)
         gone = [row for uri, row in held.items() if row.min_us is not None or spans_of(row)]
         if gone:
-            self._drop_rows(gone, stated)
+            self._drop_rows(gone, stated | asked)
         if asked:
             self._restate(asked, files)
         return "restate" if asked else "correct" if gone else "load"
@@ -197,7 +197,7 @@ class BaseLoad:
     # What goes
 
     def _drop_rows(self, gone: Sequence[Any], stated: PartitionSet) -> None:
-        """Take the rows of earlier contents of files away. `stated` are partitions that were replaced as a whole just now."""
+        """Take the rows of earlier contents of files away. `stated` are partitions that are replaced as a whole by this job."""
         unknown = [row.uri for row in gone if not row.file_id]
         if unknown:
             raise RowsProblem(
@@ -209,7 +209,7 @@ class BaseLoad:
         for own in self.tables:
             grain = own.table.grain
             where = None if grain is WHOLE else spans.hull(grain) - stated
-            if where is not None and not where:
+            if stated == EVERYTHING or (where is not None and not where):
                 continue
             if any(made.table == own.name and made.replace is None for made in self.made):
                 continue
