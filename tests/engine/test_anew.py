@@ -140,3 +140,54 @@ def test_a_file_is_rewritten_while_a_backfill_is_asked_for(site: Site) -> None:
         with Warehouse(site.folder) as warehouse:
             warehouse.backfill(name, "2024-03-01" if name == "dated" else None)
     assert site.run(*both) == [[("a",), ("d",)]] * 2
+
+
+def test_a_change_that_needs_a_file_which_is_gone_can_be_undone(site: Site) -> None:
+    upper = '-- feed = "ev"\nSELECT upper(k) AS k, ts, v{more} AS v FROM ev'
+    site.write({"penstock.toml": 'name = "undone"\n' + EVENTS, "tables/loud.sql": upper.format(more="")})
+    for name in ("a", "b"):
+        site.write({f"landing/ev/{name}.csv": f"k,ts,v\n{name},2024-03-01T05:00:00Z,1\n"})
+    assert site.run("SELECT k, v FROM loud") == [[("A", 1), ("B", 1)]]
+    (site.folder / "landing/ev/a.csv").unlink()
+    site.write({"tables/loud.sql": upper.format(more=" + 1")})
+    with Warehouse(site.folder, spark=site.spark) as warehouse:
+        warehouse.run(until_idle=True)
+        (row,) = warehouse.status()
+        assert row.error and "landing/ev/a.csv is no longer there" in row.error
+    site.write({"tables/loud.sql": upper.format(more="")})
+    with Warehouse(site.folder, spark=site.spark) as warehouse:
+        warehouse.retry(["loud"])
+    assert site.run("SELECT k, v FROM loud") == [[("A", 1), ("B", 1)]]
+
+
+def test_edges_follow_the_rows_that_are_there(site: Site) -> None:
+    """Rows that were ahead are taken back, or rewritten: what had become complete by them is so no longer."""
+    toml = 'name = "edges"\n' + EVENTS + 'lateness = "1d"\npartition = "day"\n'
+    daily = (
+        '-- partition = "day"\n-- time = "day"\nSELECT date_trunc(\'day\', ts) AS day, count(*) AS n FROM ev GROUP BY 1'
+    )
+    site.write({"penstock.toml": toml, "tables/daily.sql": daily})
+    site.write({"landing/ev/1.csv": "k,ts,v\na,2024-03-01T05:00:00Z,1\nb,2024-03-02T05:00:00Z,1\n"})
+    count = "SELECT sum(n) FROM daily"
+    assert site.run(count) == [[(1,)]]
+    site.write({"landing/ev/2.csv": "k,ts,v\nc,2024-05-01T05:00:00Z,1\n"})
+    assert site.run(count) == [[(2,)]]
+    assert site.run(count, withdraw="landing/ev/2.csv") == [[(1,)]]
+    site.write({"landing/ev/3.csv": "k,ts,v\nd,2024-06-01T05:00:00Z,1\n"})
+    assert site.run(count) == [[(2,)]]
+    site.write({"landing/ev/3.csv": "k,ts,v\nd,2024-03-02T06:00:00Z,1\n"})
+    assert site.run(count) == [[(1,)]]
+    with Warehouse(site.folder) as warehouse:
+        edges = {row.table: row.complete_us for row in warehouse.status()}
+    assert edges["ev"] == edges["daily"] == 1_709_272_800_000_001  # 2024-03-01T06:00:00.000001Z
+
+
+def test_markers_without_offset_are_those_of_the_zone_of_now(site: Site) -> None:
+    toml = 'name = "marks"\nzone = "{zone}"\n' + EVENTS + 'punctuation = "landing/ev/*.mark"\n'
+    site.write({"penstock.toml": toml.format(zone="UTC"), "landing/ev/1.mark": "2024-03-01 12:00:00"})
+    site.write({"landing/ev/1.csv": "k,ts,v\na,2024-03-01T05:00:00Z,1\n"})
+    for zone, edge in (("UTC", 1_709_294_400), ("Asia/Tokyo", 1_709_294_400 - 9 * 3600), ("UTC", 1_709_294_400)):
+        site.write({"penstock.toml": toml.format(zone=zone)})
+        site.run()
+        with Warehouse(site.folder) as warehouse:
+            assert [row.complete_us for row in warehouse.status()] == [edge * 1_000_000], zone

@@ -81,6 +81,8 @@ class Publication:
     size_bytes: int = 0
     files: int = 0
     quarantined_rows: int = 0
+    # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.
+    left: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,9 @@ class State(Updating):
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         if table.is_base and before.table.feed == table.feed:
             state.files, state.order, state.arrived = before.files, before.order, before.arrived
-            state.amount, state.promises = before.amount, before.promises
+            state.amount = before.amount
+            if anew != "files":  # else the markers are offered again with the files: they may be read otherwise
+                state.promises = before.promises
         return state
 
     def _begin_with_followers(self, again: list[TableState]) -> None:

@@ -229,8 +229,18 @@ class Updating(Backfilling, Filing):
             most = publication.complete_us if state.table.is_base else self.tables[job.table].seen_us
             if most is not None:
                 self.complete(state, min(most, publication.complete_us), at_us)
+        if publication.left is not None:
+            self._less_is_left(state, publication.left, at_us)
         if self.graph.out[name]:
             self.tell_readers(state, self._change(name, publication, job, at_us))
+
+    def _less_is_left(self, state: TableState, left: Interval, at_us: int) -> None:
+        """A base table is complete as far as the rows tell that it has, not those that were taken back."""
+        low, high = left
+        state.leading_us = high - 1 if low < high else None
+        edge = self.promised_edge(state)
+        if state.edge_us is not None and (edge is None or edge < state.edge_us):
+            self.move_back(state, edge, at_us)
 
     def _is_restated(self, state: TableState, publication: Publication, job: Job) -> bool:
         """Whether old rows of a table changed by something from outside."""

@@ -13,6 +13,7 @@ import re
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,14 @@ class Arrivals:
         """The files that hold promises, no rows."""
         pattern = feed.config.punctuation
         return {self._uri(path) for _, path, _ in self._listed(pattern)} if pattern else set()
+
+    def promised(self, feed: FeedDeclaration) -> int | None:
+        """Up to which time the markers that lie there promise that all has come."""
+        found = []
+        for uri in self.markers(feed):
+            with suppress(Malformed, OSError):
+                found.append(self._promise(feed, str(self._folder / uri), 0).upto_us)
+        return max(found, default=None)
 
     def path_of(self, uri: str) -> Path:
         return self._folder / uri

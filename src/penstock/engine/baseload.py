@@ -76,7 +76,7 @@ class BaseLoad:
         # The files of the job, each with what orders it.
         self.files = self.job.files
         # How the feed's files are read now, and how those were of which rows are taken along.
-        self.reading = self.reader.reading
+        self.reading = f"{self.reader.reading}:{self.definition.table.logic}"
         self.kept_as: dict[str, str] = {}
         kind, _, column = self.reader.feed.config.order.partition(" ")
         if kind == "column" and self.snapshot_mode:
@@ -359,7 +359,7 @@ class BaseLoad:
         rows = rows.where(f"{FILE} in ({', '.join(f'{number}L' for number in sorted(numbers))})")
         if partitions is not None and own.time is not None:
             rows = rows.where(within(own.time, partitions))
-        rules = self.reader.feed.config.rules
+        rules = self.reader.feed.config.rules if self.definition.declaration.is_plain else ()
         if rules:
             keeps = " and ".join(f"coalesce(({rule}), false)" for rule in rules)
             self._refuse_stored(rows.where(f"not ({keeps})"), f"{folder or self.folder}-refused")
@@ -398,7 +398,9 @@ class BaseLoad:
         gone = [file for file in files if file not in there]
         if held is not None:
             gone = [replace(file, id=held[file.uri].file_id) for file in gone if file.uri in held]
-        if gone and (not self.definition.declaration.is_plain or any(not file.id for file in gone)):
+        # Rows of a transform are as they should be only if they were made by what is declared now.
+        same = [self.definition.declaration.is_plain or self._made_so(known.get(file.uri)) for file in gone]
+        if gone and (not all(same) or any(not file.id for file in gone)):
             first, also = gone[0].uri, f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
             advice = "take it out with `penstock withdraw`, or undo the change"
             if self._is_there(gone[0]):
@@ -422,9 +424,13 @@ class BaseLoad:
         options of now; but in another format nothing can be read."""
         if row is None or not row.reading:
             return False
+        then, now = row.reading.split(":", 2), self.reading.split(":", 2)
         if asked or not self.definition.declaration.is_plain:
-            return bool(row.reading.partition(":")[0] != self.reading.partition(":")[0])
-        return bool(row.reading != self.reading)
+            return bool(then[0] != now[0])
+        return bool(then[:2] != now[:2])
+
+    def _made_so(self, row: Any | None) -> bool:
+        return row is not None and bool(row.reading == self.reading)
 
     def _newest_of_each(
         self,

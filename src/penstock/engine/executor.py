@@ -189,15 +189,6 @@ class Executor:
                 note = replace(note, extra={**note.extra, "tables": {j.table: self._note(j, c) for j, c in parts}})
             snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
             self._step("files published")
-            publications: tuple[Publication, ...] = ()
-            if job.kind == "upkeep":
-                publications = (Publication(job.table, snapshot, append=True),)
-                for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
-                    self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
-            else:
-                for each, one in parts:
-                    publications += self._recorded(conn, each, one, snapshot, at_us)
-            self._step("version recorded")
             if job.anew == "files":
                 self.store.let_go(conn, job.table)
             elif job.withdrawn:
@@ -208,6 +199,15 @@ class Executor:
                 files = computed[0].files or job.files
                 self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans, computed[0].readings)
                 self._loaded(conn, feed)
+            publications: tuple[Publication, ...] = ()
+            if job.kind == "upkeep":
+                publications = (Publication(job.table, snapshot, append=True),)
+                for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
+                    self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
+            else:
+                for each, one in parts:
+                    publications += self._recorded(conn, each, one, snapshot, at_us)
+            self._step("version recorded")
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
             self._step("event appended")
@@ -225,7 +225,10 @@ class Executor:
             self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
         if computed.report is not None:
             self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
-        return tuple(self._publication(job, name, computed, snapshot, complete_us) for name in tables)
+        found = [self._publication(job, name, computed, snapshot, complete_us) for name in tables]
+        lost = job.kind == "load" and self.warehouse.graph.flows[job.table] and not all(each.append for each in found)
+        left = self.store.loaded_times(conn, job.table) if lost else None
+        return tuple(replace(each, left=left) for each in found)
 
     def _note(self, job: Job, computed: Computed) -> dict[str, object]:
         """What the catalogue remembers of it, for people and other tools."""

@@ -12,6 +12,7 @@ from penstock.control.events import FilesOffered, PunctuationArrived
 from penstock.control.redefinition import what_is_anew
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.arrivals import Arrivals
 from penstock.engine.provenance import order_of
 from penstock.store.store import Store, feed_file, spans_of
 
@@ -19,13 +20,13 @@ _AT_ONCE = 500
 
 
 def offered(
-    warehouse: Warehouse, store: Store, conn: Connection, state: State, markers: dict[str, set[str]], now_us: int
+    warehouse: Warehouse, store: Store, conn: Connection, state: State, arrivals: Arrivals, now_us: int
 ) -> Iterator[FilesOffered]:
     """What tables that are new to the state get of the files that their feeds delivered before and that still lie there.
 
-    A table that was left out for a while holds what it had loaded until then, and only gets the rest. `markers` are the
-    files of each feed that hold promises, no rows.
+    A table that was left out for a while holds what it had loaded until then, and only gets the rest.
     """
+    markers = {name: arrivals.markers(feed) for name, feed in warehouse.feeds.items()}
     for name, table in warehouse.graph.tables.items():
         before = state.tables.get(name)
         if table.feed is None or table.leader is not None:
@@ -40,7 +41,9 @@ def offered(
         if not anew:
             rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
         order = warehouse.feeds[table.feed].config.order
-        promised = _promised(store, conn, table.feed) if rows else None
+        promised = arrivals.promised(warehouse.feeds[table.feed]) if rows and anew else None
+        if promised is None and rows:
+            promised = _promised(store, conn, table.feed)
         for some in (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)):
             yield FilesOffered(
                 now_us,

@@ -117,10 +117,9 @@ class Runtime:
         self.watch = FeedWatch(self.controller.state)
         self._saved = self.controller.state.applied
         now_us = self.clock.now_us()
-        markers = {name: self.arrivals.markers(feed) for name, feed in self.warehouse.feeds.items()}
         before = self.controller.state.graph
         with self.store.write() as conn:
-            new = offered(self.warehouse, self.store, conn, self.controller.state, markers, now_us)
+            new = offered(self.warehouse, self.store, conn, self.controller.state, self.arrivals, now_us)
             now = declared(self.warehouse, self.store, conn, now_us, self.updates)
             remember_settings(self.warehouse, self.store, conn)
             self.store.append(conn, [RunStarted(now_us, self.owner), now, *new])

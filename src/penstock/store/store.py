@@ -323,6 +323,14 @@ class Store:
         """The numbers of the contents that a table holds, in the order of their files."""
         return [row.file_id for row in self.ranked(conn, table)]
 
+    def loaded_times(self, conn: Connection, table: str) -> tuple[int, int]:
+        """From the first to behind the last event time of the files that a table holds; the same if there is none."""
+        own = tables.loaded.c
+        low, high = conn.execute(
+            select(func.min(own.min_us), func.max(own.max_us)).where(own.table_name == table)
+        ).one()
+        return (low, high + 1) if low is not None else (0, 0)
+
     def let_go(self, conn: Connection, table: str, uris: Iterable[str] | None = None) -> None:
         """A table no longer holds these files, or any."""
         gone = delete(tables.loaded).where(tables.loaded.c.table_name == table)
