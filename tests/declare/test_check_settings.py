@@ -22,7 +22,7 @@ def test_a_project_as_it_should_be(check: Check) -> None:
         ("[run]\ntracks = 0", "penstock.toml:15: `run.tracks` is 0; expected at least 1"),
         ("[run]\ntracks = 5000", "penstock.toml:15: `run.tracks` is 5000; expected at most 1000"),
         ("[run]\ntracks = 1.5", "penstock.toml:15: `run.tracks` is 1.5; expected a whole number"),
-        ("[run]\n\ntrack = 3", "penstock.toml:16: unknown key `run.track`; did you mean `tracks`? (known: tracks, patience, policy)"),
+        ("[run]\n\ntrack = 3", "penstock.toml:16: unknown key `run.track`; did you mean `tracks`? (known: tracks, patience, policy, driver_bytes)"),
         ("[storage]\nkeep_days = -1", "penstock.toml:15: `storage.keep_days` is -1; expected more than 0"),
         ("[storage]\nkeep_versions = true", "penstock.toml:15: `storage.keep_versions` is true; expected a whole number"),
         ("[storage]\npath = 's3://bucket/x'", "penstock.toml:15: `storage.path`: 's3://bucket/x': s3:// cannot be used; expected a folder of this machine"),
