@@ -1,4 +1,4 @@
-"""python -m tests.projects --seeds 1..2000 [--steps N] [--shrink]"""
+"""python -m tests.projects --seeds 1..2000 [--steps N] [--writer own|spark|mixed] [--shrink]"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.projects.draw import draw
+from tests.projects.draw import WRITERS, draw
 from tests.projects.engines import Engine, OnDuck, OnSpark
 from tests.projects.play import play
 from tests.projects.session import start
@@ -32,6 +32,7 @@ def main() -> int:
         "--duck", action="store_true", help="with DuckDB in the place of Spark: quick, plain projects only"
     )
     parser.add_argument("--calm", action="store_true", help="partitions are made from partitions of the same time only")
+    parser.add_argument("--writer", choices=list(WRITERS), help="who writes small results; else each in turn")
     parser.add_argument("--minutes", type=float, help="stop after so long")
     asked = parser.parse_args()
     first, _, last = asked.seeds.partition("..")
@@ -46,7 +47,9 @@ def main() -> int:
     for seed in range(int(first), int(last or first) + 1):
         if asked.minutes and time.monotonic() - began > asked.minutes * 60:
             break
-        case = draw(seed, steps=asked.steps, only=asked.template, plain=engine.plain, calm=asked.calm)
+        case = draw(
+            seed, steps=asked.steps, only=asked.template, plain=engine.plain, calm=asked.calm, writer=asked.writer
+        )
         if asked.show:
             print(told(case))
         played = play(case, engine)

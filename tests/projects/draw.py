@@ -35,16 +35,34 @@ ODD_NAMES = ["*", "{a,b}", "[ab]", "?", " blank", "%20", "#", "+", "ü", "=", "&
 ODD = ["x,y", "it's", 'say "so"', "ünï", "a\\b"]
 
 
+# Who writes small results: Penstock itself, Spark, or the one after the other has found that they are too large.
+WRITERS = {"own": {}, "spark": {"driver_bytes": 0}, "mixed": {"driver_bytes": 300}}
+
+
 def draw(
-    seed: int, *, steps: int | None = None, only: str | None = None, plain: bool = False, calm: bool = False
+    seed: int,
+    *,
+    steps: int | None = None,
+    only: str | None = None,
+    plain: bool = False,
+    calm: bool = False,
+    writer: str | None = None,
 ) -> Case:
     """`plain`: only what DuckDB in the place of Spark can do, too. `calm`: partitions are made from partitions of the same time."""
-    return _Case(random.Random(seed), seed, steps, only, plain, calm).made
+    run = WRITERS[writer or list(WRITERS)[seed % len(WRITERS)]]
+    return _Case(random.Random(seed), seed, steps, only, plain, calm, run).made
 
 
 class _Case:
     def __init__(
-        self, rng: random.Random, seed: int, steps: int | None, only: str | None, plain: bool, calm: bool
+        self,
+        rng: random.Random,
+        seed: int,
+        steps: int | None,
+        only: str | None,
+        plain: bool,
+        calm: bool,
+        run: dict[str, int],
     ) -> None:
         self.rng = rng
         self.plain = plain
@@ -55,7 +73,7 @@ class _Case:
         self.start = calendar.micros(datetime.fromisoformat(rng.choice(ZONES[zone])).replace(tzinfo=UTC))
         self.now = 0
         self.number = 0
-        self.project: Project = {"zone": zone, "feeds": {}, "tables": {}, "run": {"tracks": rng.choice([1, 2])}}
+        self.project: Project = {"zone": zone, "feeds": {}, "tables": {}, "run": {"tracks": rng.choice([1, 2]), **run}}
         self.sources: dict[str, Source] = {}
         for at in range(rng.choice([1, 1, 2])):
             self._feed(f"ev{at}")
