@@ -1,4 +1,5 @@
-"""The composition root: the only place that knows everyone. `Warehouse` is the Python face of a project.
+"""The composition root: the only place that knows everyone. `Warehouse` is the Python face of a project. What needs Spark or Arrow is imported where
+it is used: commands that only look at the state answer without.
 
 import penstock
 
@@ -17,9 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from penstock.control.asked import RequestStatus, requests
 from penstock.control.controller import Controller
@@ -34,27 +33,17 @@ from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Warehouse as Declared
-from penstock.engine.answer import Answer
 from penstock.engine.backup import Backup, backup
 from penstock.engine.clock import Clock
 from penstock.engine.feeds import FeedSchemas, inferred_schemas
-from penstock.engine.front import Front, FrontSettings
 from penstock.engine.identity import Identity
 from penstock.engine.pausing import Paused, pause, resume
 from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
-from penstock.engine.recompute import Recompute
-from penstock.engine.replica_query import query_replica
-from penstock.engine.replication import ReplicaStatus, replicators
 from penstock.engine.requesting import Asked, Plan, Requesting
 from penstock.engine.restore import Moved, Restored, copy_project
 from penstock.engine.restore import move as move_data
 from penstock.engine.restore import restore as put_back
-from penstock.engine.retry import Retried, retry
-from penstock.engine.rows import read_files
-from penstock.engine.runtime import Pace, Runtime
-from penstock.engine.spark import is_alive, start_spark
-from penstock.engine.texts import Texts
 from penstock.engine.verify import Progress, Verified, Verifier, silent
 from penstock.engine.versions import QueryError, QueryResult
 from penstock.engine.waiting import waiting_rows
@@ -66,7 +55,15 @@ from penstock.queries.live import find_live_policy
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
-from penstock.tables.replica import Replica
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.engine.answer import Answer
+    from penstock.engine.front import Front
+    from penstock.engine.replication import ReplicaStatus
+    from penstock.engine.retry import Retried
+    from penstock.engine.runtime import Pace, Runtime
 
 
 def check(folder: str | Path) -> list[Problem]:
@@ -156,6 +153,8 @@ class Warehouse:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started when first needed, and again should its process have ended."""
+        from penstock.engine.spark import is_alive, start_spark
+
         if self._given is not None:
             return self._given
         with self._starting:
@@ -179,6 +178,8 @@ class Warehouse:
     @contextmanager
     def running(self, pace: Pace | None = None, *, for_queries: bool = False) -> Iterator[Runtime]:
         """The runtime, with the project taken over for the time being; `for_queries`: updates follow what queries ask for."""
+        from penstock.engine.runtime import Runtime
+
         runtime = Runtime(self.declared, self.store, self.catalogue, lambda: self.spark, self.clock, pace)
         if for_queries:
             runtime.updates = find_live_policy(self.declared.declarations.config.queries.policy).updates
@@ -264,6 +265,8 @@ class Warehouse:
 
     def understand(self, sql: str) -> None:
         """Raises what is wrong with the text of a query; nothing is run for that."""
+        from penstock.engine.texts import Texts
+
         Texts(self.declared, self.declared.declarations.config.queries.functions).understood(sql)
 
     def contract(self, profile: str | None = None, **said: Any) -> Contract:
@@ -288,6 +291,8 @@ class Warehouse:
         return profiles(self.declared.declarations.config.profiles)
 
     def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
+        from penstock.engine.front import Front, FrontSettings
+
         check_presence(self.store, self.catalogue)
         config = self.declared.declarations.config
         queries = config.queries
@@ -313,10 +318,15 @@ class Warehouse:
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""
+        from penstock.engine.replica_query import query_replica
+        from penstock.tables.replica import Replica
+
         return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit, self.declared.zone)
 
     def replicas(self, *, sync: bool = False) -> list[ReplicaStatus]:
         """What each replica has of each table; with `sync`, after everything is copied that it lacks."""
+        from penstock.engine.replication import replicators
+
         rows: list[ReplicaStatus] = []
         for one in replicators(self.declared, self.store, self.catalogue, self.clock.now_us):
             if sync:
@@ -333,6 +343,8 @@ class Warehouse:
 
     def table(self, name: str) -> DataFrame:
         """The newest version of a table as a DataFrame."""
+        from penstock.engine.rows import read_files
+
         self._definition(name)
         check_presence(self.store, self.catalogue)
         with self.store.read() as conn:
@@ -346,6 +358,8 @@ class Warehouse:
 
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
+        from penstock.engine.retry import retry
+
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
 
     # Safety
@@ -366,6 +380,8 @@ class Warehouse:
         elif deep:
             if any(problem.live for problem in found.problems):
                 return found  # what is not whole cannot be read
+            from penstock.engine.recompute import Recompute
+
             schemas = FeedSchemas(self.declared, self.store).fixed(self.spark)
             again = Recompute(self.spark, self.declared, self.store, self.catalogue, schemas, self.clock.now_us)
             found = replace(found, compared=tuple(again.run(self.state(), progress)))

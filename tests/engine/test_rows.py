@@ -12,8 +12,7 @@ from penstock.engine.spark import SparkProblem, session_in
 from penstock.model.grain import Calendar, parse_grain, zone_of
 from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
 from penstock.model.zones import changes
-from penstock.tables import DataFile
-from penstock.tables.footer import ColumnStats
+from penstock.tables import ColumnStats, DataFile
 
 # Clocks set at midnight, over midnight, by half an hour; a day left out; hours that begin at :30 or :45; offsets that changed.
 ZONES = [

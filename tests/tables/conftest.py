@@ -23,7 +23,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from penstock.model.schema import Column, Schema
-from penstock.tables import Catalogue, Change, DataFile, Note, read_footer
+from penstock.tables import Catalogue, Change, DataFile, Note
+from penstock.tables.footer import read_footer
 
 _BINARIES = [Path("/usr/lib/postgresql") / version / "bin" for version in ("17", "16", "15", "14")]
 DAY_US = 86_400_000_000

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.tables import ColumnStats, DataFile, read_footer
+from penstock.tables import ColumnStats, DataFile
 from penstock.tables.bounds import Bounds, widen
+from penstock.tables.footer import read_footer
 
 from .conftest import rows
 

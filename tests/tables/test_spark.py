@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.model.schema import Column, Schema, ddl
-from penstock.tables import Change, DataFile, read_footer
+from penstock.tables import Change, DataFile
+from penstock.tables.footer import read_footer
 
 from .conftest import Lake
 

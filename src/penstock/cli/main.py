@@ -1,53 +1,49 @@
-"""`penstock`: one file per group of commands, put together here."""
+"""`penstock`: one file per group of commands, put together here. A command that is typed starts with its own file only: the others would cost
+more than most commands take."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from penstock import __version__
-from penstock.cli import (
-    bounds,
-    experiment,
-    feeds,
-    flow,
-    inspect,
-    project,
-    query,
-    replicas,
-    requests,
-    run,
-    safety,
-    serve,
-    simulate,
-    whatif,
-)
 
-app = typer.Typer(
-    name="penstock",
-    help="Keeps a Spark warehouse fresh: decides which table is updated next.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-for module in (
-    project,
-    run,
-    requests,
-    inspect,
-    feeds,
-    bounds,
-    query,
-    flow,
-    simulate,
-    experiment,
-    whatif,
-    replicas,
-    safety,
-    serve,
-):
-    module.register(app)
+# The files, in the order in which help shows them, each with its commands.
+GROUPS = {
+    "project": ("init", "check", "demo"),
+    "run": ("run", "retry"),
+    "requests": ("backfill", "plan", "requests", "cancel"),
+    "inspect": ("status", "explain"),
+    "feeds": ("pause", "resume", "withdraw"),
+    "bounds": ("bounds",),
+    "query": ("query",),
+    "flow": ("flow",),
+    "simulate": ("simulate",),
+    "experiment": ("experiment",),
+    "whatif": ("tune", "timeline"),
+    "replicas": ("replicas",),
+    "safety": ("backup", "restore", "move", "verify"),
+    "serve": ("serve", "token"),
+}
+
+
+def application(groups: Sequence[str] = tuple(GROUPS)) -> typer.Typer:
+    """The commands of these files, or all."""
+    made = typer.Typer(
+        name="penstock",
+        help="Keeps a Spark warehouse fresh: decides which table is updated next.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    for group in groups:
+        import_module(f"penstock.cli.{group}").register(made)
+    made.callback()(_options)
+    return made
 
 
 def _version(wanted: bool) -> None:
@@ -56,7 +52,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -66,7 +61,15 @@ def _options(
 
 
 def main() -> None:
-    app()
+    typed = sys.argv[1] if len(sys.argv) > 1 else ""
+    # What is no command gets the answer of all of them: help, or what was meant.
+    application([group for group, commands in GROUPS.items() if typed in commands] or tuple(GROUPS))()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return application()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
 from penstock.engine.leftovers import delete_files
 from penstock.engine.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.provenance import COLUMN, FILE, spans_by_file
-from penstock.engine.rows import RowsProblem, Staged, Writer, instant_of, quoted, read_files, within
+from penstock.engine.rows import RowsProblem, Staged, Writer, quoted, read_files, within
+from penstock.engine.times import instant_of
 from penstock.engine.values import text
 from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
@@ -38,7 +39,8 @@ from penstock.model.schema import Schema
 from penstock.model.time import HOUR_US
 from penstock.requests.needs import partitions_of
 from penstock.store.store import Store, feed_file, spans_of
-from penstock.tables import Catalogue, DataFile, read_footer
+from penstock.tables import Catalogue, DataFile
+from penstock.tables.footer import read_footer
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from penstock.model.schema import Schema
-from penstock.tables import DataFile, footer_of
+from penstock.tables import DataFile
+from penstock.tables.footer import footer_of
 from penstock.tables.types import Type, UnknownType, parse
 
 PARTITION = "_penstock_p"

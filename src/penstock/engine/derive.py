@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.control.events import Job
 from penstock.declare.sqlview import Aggregate, Rowwise
 from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of, time_range
+from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
 from penstock.engine.rows import within as rows_within
 from penstock.engine.shared import SharedReads
 from penstock.engine.spark import settings_kept
+from penstock.engine.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.graph import Graph

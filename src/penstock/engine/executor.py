@@ -29,7 +29,7 @@ from penstock.control.events import (
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import UNREAD
 from penstock.engine.leftovers import job_folder
-from penstock.engine.rows import time_range
+from penstock.engine.times import time_range
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of

@@ -6,18 +6,20 @@ import threading
 import uuid
 from collections.abc import Callable
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
 from penstock.control.events import FeedFile
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.links import Links
-from penstock.engine.load import infer_schema
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema, ddl, parse_ddl
 from penstock.store import schema as tables
 from penstock.store.store import Store, feed_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # From how many files columns are inferred.
 _FIRST = 20
@@ -96,6 +98,8 @@ class FeedSchemas:
             )
         if feed in self._guessed and self._guessed[feed][0] == files:
             return self._guessed[feed][1]
+        from penstock.engine.load import infer_schema  # with Spark; commands that only look at columns need none
+
         links = Links(self._warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         try:
             schema = infer_schema(session, declaration, folder, files, links)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
 from pathlib import Path
 from typing import cast
 
@@ -14,13 +13,14 @@ from pyspark.sql.types import StructType
 from penstock.engine.collected import PARTITION, codec_of, collect, collects, write
 from penstock.engine.leftovers import delete_files, remove_if_empty
 from penstock.engine.links import plain
+from penstock.engine.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema, ddl
-from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, format_instant, instant
-from penstock.model.zones import first_instant_of, local_instant
-from penstock.tables import DataFile, read_footer
+from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, format_instant
+from penstock.tables import DataFile
+from penstock.tables.footer import read_footer
 
 # Below this much input one task and one file are best.
 SMALL_BYTES = 48 << 20
@@ -219,27 +219,3 @@ def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size
         return session.createDataFrame([], struct_of(schema))
     frame = session.read.schema(ddl(schema)).parquet(*map(plain, paths))
     return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
-
-
-def time_range(files: Sequence[DataFile], time: str, zone: tzinfo) -> list[tuple[int, int]]:
-    """For each file the half-open range of its rows' times, from the statistics."""
-    found = []
-    for file in files:
-        stats = next((s for name, s in file.stats.items() if name.lower() == time.lower()), None)
-        if stats is not None and stats.min is not None and stats.max is not None:
-            found.append((parse_stat(stats.min, zone), parse_stat(stats.max, zone) + 1))
-    return found
-
-
-def instant_of(value: date | datetime, zone: tzinfo) -> int:
-    """The instant of a value of a time column."""
-    return parse_stat(str(value), zone)
-
-
-def parse_stat(text: str, zone: tzinfo) -> int:
-    """A time as the catalogue writes it: `2024-03-01`, `2024-03-01 10:00:00.5`, `… 10:00:00+00`. A date begins at midnight of
-    the zone, a time without offset is what its clocks show."""
-    written = datetime.fromisoformat(text)
-    if len(text) == 10:
-        return first_instant_of(written, zone)
-    return instant(written) if written.tzinfo else local_instant(written, zone)

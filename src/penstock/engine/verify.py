@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
-from pyarrow import ArrowException
 from sqlalchemy import Connection
 
 from penstock.control.events import BackfillRequested
@@ -24,7 +23,7 @@ from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.time import HOUR_US
 from penstock.store.store import Store
-from penstock.tables import Catalogue, presence, read_footer
+from penstock.tables import Catalogue, presence
 from penstock.tables.presence import Stored
 
 REASON = "repair"
@@ -192,6 +191,10 @@ class Verifier:
             return problem("missing", "is not there")
         if size != file.size_bytes:
             return problem("size", f"has {size:,} bytes instead of {file.size_bytes:,}")
+        from pyarrow import ArrowException
+
+        from penstock.tables.footer import read_footer
+
         try:
             found = read_footer(file.path, 0, str(Path(file.path).parent))
         except (ArrowException, OSError, PenstockError) as error:
@@ -200,7 +203,7 @@ class Verifier:
             return problem("rows", f"has {found.records:,} rows instead of {file.records:,}")
         for name, told in stats.items():
             own = found.stats.get(name)
-            if own is not None and (own.nulls, own.min, own.max) != told:
+            if own is not None and "nan" not in told and (own.nulls, own.min, own.max) != told:
                 return problem("statistics", f"has other values in `{name}` than the catalogue says")
         return None
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from penstock.control.state import State
 from penstock.control.waiting import Ahead, WaitingRows, ahead
 from penstock.declare.definition import Definition
-from penstock.engine.rows import time_range
+from penstock.engine.times import time_range
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.time import BEGIN_US, END_US
 from penstock.tables import Catalogue

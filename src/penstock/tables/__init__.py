@@ -3,9 +3,9 @@ tables.
 """
 
 from penstock.tables.catalogue import Catalogue
+from penstock.tables.datafile import HIDDEN_PREFIX, ColumnStats, DataFile
 from penstock.tables.errors import Conflict, Expired, RowsDeletedInPlace, SchemaConflict
 from penstock.tables.evolution import Added, Relaxed, Step, Widened, evolve
-from penstock.tables.footer import HIDDEN_PREFIX, ColumnStats, DataFile, footer_of, read_footer
 from penstock.tables.values import Change, Interval, Note
 
 __all__ = [
@@ -25,6 +25,4 @@ __all__ = [
     "Step",
     "Widened",
     "evolve",
-    "footer_of",
-    "read_footer",
 ]

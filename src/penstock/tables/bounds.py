@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from penstock.tables.footer import ColumnStats
+from penstock.tables.datafile import ColumnStats
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema
 from penstock.tables import ddl, presence, reading, retention, sweep
-from penstock.tables.footer import DataFile
+from penstock.tables.datafile import DataFile
 from penstock.tables.head import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
 from penstock.tables.values import Change, Interval, Note

@@ -27,9 +27,9 @@ from penstock.tables.columns import (
     rows_of,
     schema_of,
 )
+from penstock.tables.datafile import DataFile
 from penstock.tables.errors import Conflict, SchemaConflict
 from penstock.tables.evolution import check_names, evolve
-from penstock.tables.footer import DataFile
 from penstock.tables.head import Head
 from penstock.tables.known import Known, load
 from penstock.tables.values import Change, Interval, Note

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, null, or_, sel
 
 from penstock.tables import ddl
 from penstock.tables.columns import Node, schema_of
+from penstock.tables.datafile import ColumnStats, DataFile
 from penstock.tables.errors import Expired, RowsDeletedInPlace
-from penstock.tables.footer import ColumnStats, DataFile
 from penstock.tables.values import Interval
 
 _file, _own, _deletes = ddl.data_file, ddl.own_file, ddl.delete_file

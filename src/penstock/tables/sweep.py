@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pyarrow import fs
 from sqlalchemy import Connection, bindparam, delete, false, select
 
 from penstock.tables import ddl
@@ -70,6 +69,8 @@ def _paths(conn: Connection, home: str, table_ids: list[int]) -> set[str]:
 
 def _parquet_files(data_path: str) -> Iterator[str]:
     """Relative to the data folder, folder by folder; never the whole listing in memory."""
+    from pyarrow import fs  # few commands need it, and all would wait for it
+
     system, root = fs.FileSystem.from_uri(data_path)
     base = root.rstrip("/") + "/"
     waiting = [root]

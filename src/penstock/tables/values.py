@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.schema import Schema
-from penstock.tables.footer import DataFile
+from penstock.tables.datafile import DataFile
 
 Interval = tuple[int, int]
 """Half-open, microseconds UTC, of partition starts."""
