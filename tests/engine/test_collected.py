@@ -169,7 +169,7 @@ def test_a_result_that_turns_out_large_is_written_by_spark(spark: SparkSession, 
     assert staged.twice and staged.rows == spark.sql(sql).count()
     # That is remembered; with less input it is tried again.
     assert not writer.stage(spark.sql("select 1 as n"), tmp_path / "job-2", str(tmp_path), None, WHOLE, 100).twice
-    assert {path.name[:11] for path in tmp_path.rglob("part-*.parquet")} == {"part-00000-"}
+    assert all("-c000." in path.name for path in tmp_path.rglob("part-*.parquet"))
     small = writer.stage(spark.sql("select 1 as n"), tmp_path / "job-3", str(tmp_path), None, WHOLE, 99)
     assert ".c000." in small.files[0].path
 
