@@ -191,3 +191,15 @@ def test_markers_without_offset_are_those_of_the_zone_of_now(site: Site) -> None
         site.run()
         with Warehouse(site.folder) as warehouse:
             assert [row.complete_us for row in warehouse.status()] == [edge * 1_000_000], zone
+
+
+def test_other_partitions_of_a_snapshot_feed_are_what_its_files_state(site: Site) -> None:
+    toml = 'name = "stated"\n' + EVENTS + 'mode = "snapshot"\npartition = "{partition}"\n'
+    site.write({"penstock.toml": toml.format(partition="none")})
+    for day in (13, 6, 7):
+        site.write({f"landing/ev/{day}.csv": f"k,ts,v\nk{day},2025-01-{day:02}T05:00:00Z,1\n"})
+        found = site.run("SELECT k FROM ev")
+    assert found == [[("k7",)]]
+    for partition, expected in (("week", ["k13", "k7"]), ("day", ["k13", "k6", "k7"]), ("none", ["k7"])):
+        site.write({"penstock.toml": toml.format(partition=partition)})
+        assert site.run("SELECT k FROM ev") == [[(k,) for k in expected]], partition

@@ -96,6 +96,8 @@ class Definer:
         definition = replace(definition, table=replace(definition.table, time=(definition.time or "").lower()))
         if feed is not None:
             logic = f"{definition.table.logic}{SEAM}{rows_fingerprint(feed, self.zone)}"
+            if restated:  # which of its files count depends on the partitions that they state
+                logic += f":{table.partition}"
             definition = replace(definition, table=replace(definition.table, logic=logic))
         elif definition.columns is not None:
             shape = "\n".join(f"{each.name} {(each.type or '?').replace(' ', '')}" for each in definition.columns)

@@ -97,7 +97,7 @@ EFFECTS: Mapping[str, Entry] = {
     "feeds.max_ahead": _FILES_AGAIN,
     "tables.name": Entry("anew", "a table of another name is another table"),
     "tables.feed": Entry("anew", "nothing of the other feed stays"),
-    "tables.partition": Entry("anew", "a base table takes its rows along; its files are not needed"),
+    "tables.partition": Entry("anew", "a base table takes its rows along; files of a `snapshot` feed are read again"),
     "tables.time": Entry("anew", "rows may be in other partitions"),
     "tables.sources": Entry("anew", "nothing of what was read before stays"),
     "tables.priority": _SCHEDULING,
