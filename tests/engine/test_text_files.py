@@ -56,6 +56,17 @@ PROJECT = {
         format = "csv"
         columns = "a string, b int"
         settle = "0s"
+        [feeds.odd]
+        path = "landing/odd/*.json"
+        format = "json"
+        columns = "n int, f double, s string, d decimal(30,9)"
+        settle = "0s"
+        [feeds.odd1]
+        path = "landing/odd1/*.json"
+        format = "json"
+        columns = "n int, f double, s string, d decimal(30,9)"
+        options = { encoding = "latin-1" }
+        settle = "0s"
         [feeds.none]
         path = "landing/none/*.json"
         format = "json"
@@ -98,8 +109,31 @@ JSON: list[tuple[str, str, bool]] = [
 ]  # fmt: skip
 
 
+# Lines that Spark's readers take otherwise than they are meant, and what is stored of them, if anything.
+ODD: list[tuple[str, object]] = [
+    ("{}", (None, None, None, None)),
+    ('{"n": 2, "f": NaN, "s": 1.10}', (2, "nan", "1.10", None)),
+    ('{"n": 3, "f": -Infinity, "d": 12345678901234567890.123456789}', (3, "-inf", None, "12345678901234567890.123456789")),
+    ('{"n": "bad"}', None),
+    (r'{"n": 5, "s": "\ud83d\ude00 \\ud800"}', (5, None, "\U0001f600 \\ud800", None)),
+    (r'{"n": 6, "s": "\ud800"}', None),
+    (r'{"n": 7, "s": "\ude00\ud83d"}', None),
+    ('{"n": 8}{"n": 9}', None),
+    ('[{"n": 10}, {"n": 11}]', None),
+    ('{"n": 12', None),
+]  # fmt: skip
+
+
+def _check_odd(con: object) -> None:
+    for name in ("odd", "odd1"):
+        found = rows(con, f"SELECT n, CAST(f AS VARCHAR), s, CAST(d AS VARCHAR) FROM lake.{name}")  # type: ignore[arg-type]
+        assert sorted(found, key=str) == sorted((kept for _, kept in ODD if kept), key=str), name
+        refused = rows(con, f"SELECT line, row FROM lake.{name}_quarantine ORDER BY line")  # type: ignore[arg-type]
+        assert sorted(refused) == [(line, text) for line, (text, kept) in enumerate(ODD, 1) if not kept], name
+
+
 def _deliver(folder: Path) -> None:
-    for name in ("s", "cp", "wide", "v", "form", "j", "only", "none"):
+    for name in ("s", "cp", "wide", "v", "form", "j", "only", "none", "odd", "odd1"):
         (folder / "landing" / name).mkdir(parents=True)
     for name, text in QUOTED.items():
         (folder / f"landing/s/{name}.csv").write_text(text, encoding="utf-8", newline="")
@@ -124,6 +158,8 @@ def _deliver(folder: Path) -> None:
     (folder / "landing/j/case.json").write_text('{"N": 1}\n')
     (folder / "landing/only/a.csv").write_text("a,b\nx,1\ny,many\nz,1,2\n")
     (folder / "landing/only/head.csv").write_text("b,a\n")
+    for name in ("odd", "odd1"):
+        (folder / f"landing/{name}/a.json").write_text("".join(f"{text}\n" for text, _ in ODD))
     (folder / "landing/none/a.json").write_text('{"k": "a"}\n')
     (folder / "landing/none/b.json").write_text('{"k": "b"}\n')
 
@@ -144,6 +180,7 @@ def test_text_is_read_exactly_or_refused(project: Write, spark: SparkSession) ->
         assert rows(con, "SELECT a, b FROM lake.wide") == [("be", 9), ("x", 8), ("ü,\n1", 7)]
         assert rows(con, "SELECT line, row FROM lake.wide_quarantine") == [(4, "y,z")]
         _check_values(con)
+        _check_odd(con)
         assert rows(con, "SELECT CAST(day AS VARCHAR), CAST(ts AS VARCHAR) FROM lake.form") == [
             ("2024-02-29", "2024-03-01 10:30:00+00")
         ]

@@ -55,7 +55,7 @@ TOML = """
     [feeds.plain]
     path = "landing/plain-*.parquet"
     format = "parquet"
-    columns = "ts timestamp, n bigint"
+    columns = "ts timestamp, n bigint, deep struct<x:int,at:array<timestamp>>, by map<timestamp,timestamp>"
     time = "ts"
     zone = "Europe/Berlin"
     partition = "day"
@@ -101,7 +101,15 @@ def test_dates_and_times_without_offset_are_those_of_the_zone(spark: SparkSessio
         }
     )
     naive = [datetime(2013, 11, 4, 5, 59, 59), datetime(2013, 11, 4, 6, 0)]
-    pq.write_table(pa.table({"ts": naive, "n": [1, 2]}), folder / "landing/plain-1.parquet")
+    clock = pa.timestamp("us")
+    deep = pa.struct([("other", clock), ("at", pa.list_(clock)), ("x", pa.int32())])
+    plain = {
+        "ts": naive,
+        "n": [1, 2],
+        "deep": pa.array([None, {"at": [naive[1], None], "x": 5}], deep),
+        "by": pa.array([None, [(naive[1], naive[1])]], pa.map_(clock, clock)),
+    }
+    pq.write_table(pa.table(plain), folder / "landing/plain-1.parquet")
     with Warehouse(folder, spark=spark) as warehouse:
         warehouse.run(until_idle=True)
         complete = {row.table: row.complete_us for row in warehouse.status()}
@@ -119,6 +127,8 @@ def test_dates_and_times_without_offset_are_those_of_the_zone(spark: SparkSessio
         assert _rows(warehouse, daily.format("here")) == [(november[0], 4, 10, 0), (november[1], 1, 5, 0)]
         assert _rows(warehouse, daily.format("berlin")) == [(november[0], 1, 1, 23), (november[1], 2, 5, 0)]
         assert _rows(warehouse, "select to_date(ts), n from plain order by n") == [(november[0], 1), (november[1], 2)]
+        deeper = "select deep.x, deep.at[0] = ts, deep.at[1], map_keys(by)[0] = ts, by[ts] = ts from plain order by n"
+        assert _rows(warehouse, deeper) == [(None,) * 5, (5, True, None, True, True)]
         began = [(day, n, f"{day}T00:00:00-0{off}:00") for day, n, off in ((november[0], 4, 4), (november[1], 1, 5))]
         assert _rows(warehouse, "select * from by_date order by day") == began
         # What is filtered by a date or a time without offset is not lost to pruning either.

@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def check_shape(path: Path, config: FeedConfig, schema: Schema | None) -> None:
     if config.format == "parquet":
         _look_at_parquet(path, schema)
     elif config.format == "json":
-        _look_at_json(next(records(path, TextForm.of(config)), (1, ""))[1], schema)
+        _look_at_json((record for _, record in records(path, TextForm.of(config))), schema)
     elif (form := TextForm.of(config)).header and schema is not None:
         _check_header(header(path, form), schema)
 
@@ -119,24 +120,36 @@ def _differences(found: tuple[str, ...], expected: list[str]) -> Iterator[str]:
         yield "a column stands twice"
 
 
-def _look_at_json(first: str, schema: Schema | None) -> None:
+def _look_at_json(found: Iterator[str], schema: Schema | None) -> None:
+    """The first object tells, or the first that has a declared column."""
     try:
-        record = json.loads(first)
+        first = json.loads(next(found, ""))
     except ValueError as error:
         raise Malformed(f"the first line is not a JSON object: {error}") from None
-    if not isinstance(record, dict):
-        raise Malformed(f"the first line is a JSON {type(record).__name__}, expected an object per line")
-    other = {name.lower(): name for name in record if name not in {column.name for column in schema or ()}}
-    if schema and (
-        alike := [column.name for column in schema if column.name.lower() in other and column.name not in record]
-    ):
-        raise Malformed(
-            f"wrong columns: found {other[alike[0].lower()]}, expected {alike[0]} (in JSON the case counts)"
-        )
-    if schema and not {column.name for column in schema} & set(record):
-        raise Malformed(
-            f"wrong columns: found {', '.join(record)[:300]}; expected {', '.join(column.name for column in schema)}"
-        )
+    if not isinstance(first, dict):
+        raise Malformed(f"the first line is a JSON {type(first).__name__}, expected an object per line")
+    if not schema:
+        return
+    declared = {column.name.lower(): column.name for column in schema}
+    for record in _objects(first, found):
+        for name in record:
+            expected = declared.get(name.lower(), name)
+            if expected != name and expected not in record:
+                raise Malformed(f"wrong columns: found {name}, expected {expected} (in JSON the case counts)")
+        if set(record) & set(declared.values()):
+            return
+    raise Malformed(
+        f"wrong columns: found {', '.join(first)[:300] or 'nothing'}; expected {', '.join(column.name for column in schema)}"
+    )
+
+
+def _objects(first: dict[str, object], found: Iterator[str]) -> Iterator[dict[str, object]]:
+    yield first
+    for text in found:
+        with suppress(ValueError):
+            record = json.loads(text)
+            if isinstance(record, dict):
+                yield record
 
 
 def _look_at_parquet(path: Path, schema: Schema | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from hashlib import sha256
 from pathlib import Path
@@ -29,19 +29,29 @@ from penstock.declare.warehouse import Definition
 from penstock.engine.executor import BadFiles
 from penstock.engine.inspect import check_shape, parquet_schema, spark_type
 from penstock.engine.links import Links
-from penstock.engine.parquets import converted_types, write_converted
+from penstock.engine.parquets import as_stored, converted_types, write_converted
 from penstock.engine.provenance import FILE, tagged
-from penstock.engine.records import Malformed, TextForm, header, read_by_spark, write_lines, write_records
+from penstock.engine.records import (
+    LINE,
+    ROW,
+    VALUE,
+    WHY,
+    Malformed,
+    TextForm,
+    header,
+    read_by_spark,
+    write_lines,
+    write_records,
+)
 from penstock.engine.rows import RowsProblem, micros, quoted, struct_of
 from penstock.engine.spark import settings_kept
-from penstock.engine.values import Values, as_text, text
+from penstock.engine.values import Values, as_text, by_clock, text
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
 
 CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"
 TAG = "_penstock_n"
-_RECORDS = "line bigint, row string"
 _OTHER = "_penstock_other"
 _RAW = "_penstock_raw"
 _SHAPE = "the row has too many or too few columns, or cannot be parsed"
@@ -78,10 +88,10 @@ class FeedReader:
             more = (Column(CORRUPT, "string"), *([Column(TAG, "int")] if tagged else []))
             return session.createDataFrame([], struct_of((*self.schema, *more)))
         if self.feed.config.format == "parquet":
-            alike: dict[frozenset[str], list[str]] = {}
+            alike: dict[str, list[str]] = {}
             for found in self._paths(files):
-                alike.setdefault(self._without_offset(found), []).append(found)
-            frames = (self._parquet_frame(session, clocks, some, tagged) for clocks, some in alike.items())
+                alike.setdefault(self._stored(found), []).append(found)
+            frames = (self._parquet_frame(session, stored, some, tagged) for stored, some in alike.items())
             return reduce(DataFrame.unionAll, frames)
         form = TextForm.of(self.feed.config)
         place = self.links.place()
@@ -106,40 +116,35 @@ class FeedReader:
                 rows = reader.csv(paths) if form.csv else reader.json(paths)
                 rows = _tagged(rows) if tagged else rows
             else:
-                rows = session.read.schema(_RECORDS).json(paths)
-                rows = self._parsed(_tagged(rows) if tagged else rows, order)
+                rows = self._parsed(session, paths, order, tagged)
             parts.append(self._converted(rows, order).selectExpr(*names))
         return reduce(DataFrame.unionAll, parts)
 
-    def _without_offset(self, path: str) -> frozenset[str]:
-        """The columns that are declared to be timestamps, but in this file are what a clock showed."""
-        declared = {column.name.lower(): column.name for column in self.schema if column.type == "timestamp"}
-        if not declared:
-            return frozenset()
+    def _stored(self, path: str) -> str:
+        """The columns as this file has them, in Spark's JSON: timestamps without offset where it says what a clock showed."""
+        wanted = struct_of(self.schema)
         try:
-            columns = pq.ParquetFile(path).schema
+            source = pq.ParquetFile(path)
         except (pa.ArrowException, OSError):
-            return frozenset()  # Spark says what is wrong with it
-        found = (columns.column(number) for number in range(len(columns)))
-        return frozenset(
-            declared[column.path.lower()]
-            for column in found
-            if column.path.lower() in declared
-            and json.loads(column.logical_type.to_json()).get("isAdjustedToUTC") is False
-        )
+            return wanted.json()  # Spark says what is wrong with it
+        leaves = (source.schema.column(number) for number in range(len(source.schema)))
+        clocks = (json.loads(leaf.logical_type.to_json()).get("isAdjustedToUTC") is False for leaf in leaves)
+        found = as_stored(pa.struct(list(source.schema_arrow)), wanted, clocks)
+        return (found or wanted).json()
 
-    def _parquet_frame(
-        self, session: SparkSession, clocks: frozenset[str], paths: list[str], tagged: bool = False
-    ) -> DataFrame:
-        stored = tuple(replace(c, type="timestamp_ntz") if c.name in clocks else c for c in self.schema)
-        rows = session.read.schema(ddl(stored)).parquet(*paths)
+    def _parquet_frame(self, session: SparkSession, stored: str, paths: list[str], tagged: bool = False) -> DataFrame:
+        found = T.StructType.fromJson(json.loads(stored))
+        rows = session.read.schema(found).parquet(*paths)
         rows = _tagged(rows) if tagged else rows
-        if not clocks:
+        wanted = struct_of(self.schema)
+        if found == wanted:
             return rows
         # By the clock of the feed's zone, which may be another than that of the session.
-        zone = text(f" {self.feed.zone}")
-        read = {name: f"to_timestamp(concat(cast({quoted(name)} as string), {zone}))" for name in clocks}
-        columns = (f"{read[c.name]} as {quoted(c.name)}" if c.name in read else quoted(c.name) for c in self.schema)
+        pairs = zip(found.fields, wanted.fields, strict=True)
+        columns = (
+            f"{by_clock(quoted(old.name), old.dataType, new.dataType, self.feed.zone)} as {quoted(old.name)}"
+            for old, new in pairs
+        )
         return rows.selectExpr(*columns, *([TAG] if tagged else []))
 
     def _paths(self, files: Sequence[FeedFile]) -> list[str]:
@@ -192,17 +197,38 @@ class FeedReader:
             options |= {"header": str(form.header).lower(), "escape": form.escape}
         return options | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
-    def _parsed(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
-        """Records as Spark's reader would have given them."""
-        options = {key: value for key, value in self._options().items() if key.lower() != "header"}
-        parse = F.from_csv if self.feed.config.format == "csv" else F.from_json
-        kept = [name for name in rows.columns if name != "_r"]
-        return rows.withColumn("_r", parse("row", self._as_text(order), options)).select(*kept, "_r.*")
+    def _parsed(
+        self, session: SparkSession, paths: list[str], order: tuple[str, ...], tagged: bool = False
+    ) -> DataFrame:
+        """Records as Spark's reader would have given them, each with its line and its text."""
+        kept = [LINE, ROW, *([TAG] if tagged else [])]
+        if self.feed.config.format == "csv":
+            rows = session.read.schema(f"{LINE} bigint, {ROW} string").json(paths)
+            rows = _tagged(rows) if tagged else rows
+            options = {key: value for key, value in self._options().items() if key.lower() != "header"}
+            parsed = rows.withColumn(VALUE, F.from_csv(ROW, self._as_text(order), options))
+            return parsed.select(*kept, f"{VALUE}.*")
+        # By the reader itself: other than `from_json` it leaves numbers as they are written.
+        texts = ddl((Column(VALUE, f"array<{as_text(struct_of(self.schema))}>"),))
+        schema = f"{LINE} string, {ROW} string, {WHY} string, {texts}, {CORRUPT} string"
+        rows = session.read.schema(schema).options(**self._options()).json(paths)
+        rows = _tagged(rows) if tagged else rows
+        found = {name: f'coalesce({name}, regexp_extract({CORRUPT}, \'"{name}":"([^"]*)\', 1))' for name in (LINE, ROW)}
+        none = f"{WHY} is null and ({CORRUPT} is not null or size({VALUE}) is null or size({VALUE}) <> 1 or {VALUE}[0] is null)"
+        return rows.selectExpr(
+            f"cast({found[LINE]} as bigint) as {LINE}",
+            f"cast(unbase64({found[ROW]}) as string) as {ROW}",
+            *kept[2:],
+            WHY,
+            f"if({none}, '', null) as {CORRUPT}",
+            f"get({VALUE}, 0) as {VALUE}",
+        ).select(*kept, WHY, CORRUPT, f"{VALUE}.*")
 
     def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         """Values in place of text, and in place of what could not be parsed the reason."""
         values = self._values(rows.sparkSession)
         cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
+        cases += [f"when {WHY} is not null then {WHY}"] if WHY in rows.columns else []
         columns, texts = [], []
         for number, field in enumerate(struct_of(self.schema).fields):
             e, name, raw = quoted(field.name), field.dataType.simpleString(), f"{_RAW}{number}"
@@ -270,16 +296,17 @@ class FeedReader:
     def _refused(self, session: SparkSession, file: FeedFile, arrived_us: int) -> DataFrame:
         if self.feed.config.format == "parquet":
             (found,) = self._paths([file])
-            rows = self._parquet_frame(session, self._without_offset(found), [found])
-            rows = rows.withColumn("line", rows.metadataColumn("_metadata").getField("row_index") + 1)
-            rows = rows.withColumn("row", F.to_json(F.struct(*(column.name for column in self.schema))))
+            rows = self._parquet_frame(session, self._stored(found), [found])
+            index = rows.metadataColumn("_metadata").getField("row_index") + 1
+            whole = F.to_json(F.struct(*(quoted(column.name) for column in self.schema)))
+            rows = rows.withColumns({LINE: index, ROW: whole})
         else:
             form, path = TextForm.of(self.feed.config), self.folder / file.uri
             made = self.links.place().made(0, ".json", partial(write_records, path, form))
             order = self._order(path, form)
-            rows = self._converted(self._parsed(session.read.schema(_RECORDS).json(made), order), order)
-        rows = rows.withColumn("reason", F.expr(self.reason(arrived_us))).where("reason is not null")
-        return rows.select(F.lit(file.uri).alias("file"), "line", "reason", "row")
+            rows = self._converted(self._parsed(session, [made], order), order)
+        rows = rows.withColumn(REASON, F.expr(self.reason(arrived_us))).where(f"{REASON} is not null")
+        return rows.selectExpr(f"{text(file.uri)} as file", f"{LINE} as line", f"{REASON} as reason", f"{ROW} as row")
 
 
 def _tagged(rows: DataFrame) -> DataFrame:

@@ -5,11 +5,12 @@ They are written again with the declared types, exactly, or refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import types as T
 
 from penstock.engine.inspect import parquet_schema
 from penstock.engine.records import Malformed
@@ -59,6 +60,30 @@ def _converted(kind: pa.DataType, wanted: str) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, kind.item_field.with_type(_converted(kind.item_type, "")))
     return kind
+
+
+def as_stored(found: pa.DataType, wanted: T.DataType | None, clocks: Iterator[bool]) -> T.DataType | None:
+    """The wanted type, but with times without offset where a file has such, at any depth. `clocks`: for each of its simple columns, in order,
+    whether it says what a clock showed."""
+    if pa.types.is_struct(found):
+        fields = {field.name.lower(): field for field in wanted.fields} if isinstance(wanted, T.StructType) else {}
+        for part in found:
+            field = fields.get(part.name.lower())
+            kind = as_stored(part.type, field.dataType if field is not None else None, clocks)
+            if field is not None and kind is not None:
+                fields[part.name.lower()] = T.StructField(field.name, kind, field.nullable)
+        return T.StructType(list(fields.values())) if isinstance(wanted, T.StructType) else wanted
+    if pa.types.is_map(found):
+        own = wanted if isinstance(wanted, T.MapType) else None
+        key = as_stored(found.key_type, own.keyType if own else None, clocks)
+        item = as_stored(found.item_type, own.valueType if own else None, clocks)
+        return T.MapType(key, item, own.valueContainsNull) if own and key and item else wanted
+    if pa.types.is_nested(found) and hasattr(found, "value_type"):
+        array = wanted if isinstance(wanted, T.ArrayType) else None
+        element = as_stored(found.value_type, array.elementType if array else None, clocks)
+        return T.ArrayType(element, array.containsNull) if array and element else wanted
+    clock = next(clocks, False)
+    return T.TimestampNTZType() if clock and isinstance(wanted, T.TimestampType) else wanted
 
 
 def write_converted(path: Path, into: Mapping[str, pa.DataType], target: Path) -> None:

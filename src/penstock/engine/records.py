@@ -6,12 +6,14 @@ written otherwise is split into records here, and Spark gets those.
 
 from __future__ import annotations
 
+import base64
 import bz2
 import codecs
 import csv
 import gzip
 import io
 import json
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,15 @@ from penstock.declare.config import FeedConfig
 from penstock.engine.links import compression
 
 _CHUNK = 1 << 20
+# Of records that Spark gets from here: the number of the first line, the text, what JSON says, and why it is refused before it is parsed.
+LINE, ROW, VALUE, WHY = "_penstock_line", "_penstock_row", "_penstock_value", "_penstock_why"
+# JSON that Spark would read otherwise than it is meant: what may be half a character, a second object in the line, or a list.
+_ODD = re.compile(
+    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]|\\\\u[dD]|\}[ \t]*\{|^[ \t]*\[",
+    re.MULTILINE,
+)
+_PAIRS = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 csv.field_size_limit(1 << 30)
 
 
@@ -125,12 +136,24 @@ def _records(path: Path, form: TextForm) -> Iterator[tuple[int, str]]:
 
 
 def read_by_spark(path: Path, form: TextForm) -> bool:
-    """Whether Spark can read the file as it is: in UTF-8, every record in one line."""
+    """Whether Spark can read the file as it is: in UTF-8, every record in one line, and nothing that it would read otherwise."""
     if form.codec != "utf-8-sig":
         return False
-    if not form.csv or not has_broken_lines(path, form):
+    if not form.csv:
+        return not _is_odd(path)
+    if not has_broken_lines(path, form):
         return True
     return all("\n" not in record and "\r" not in record for _, record in _records(path, form))
+
+
+def _is_odd(path: Path) -> bool:
+    with opened(path) as stream:
+        last = b"\n"
+        while chunk := stream.read(_CHUNK):
+            if _ODD.search(last + chunk.replace(b"\r", b"\n")):
+                return True
+            last = chunk[-8:]
+    return False
 
 
 def has_broken_lines(path: Path, form: TextForm) -> bool:
@@ -171,10 +194,16 @@ def check_quotes(path: Path, form: TextForm) -> None:
 
 
 def write_records(path: Path, form: TextForm, target: Path) -> None:
-    """The records of a file as JSON lines, for Spark."""
+    """The records of a file as JSON lines, for Spark. What is JSON itself stands in a list: whatever is not one object shows."""
     with target.open("w", encoding="utf-8") as stream:
         for number, record in records(path, form):
-            stream.write(json.dumps({"line": number, "row": record}) + "\n")
+            if form.csv:
+                stream.write(json.dumps({LINE: number, ROW: record}) + "\n")
+                continue
+            told = f'"{LINE}":"{number}","{ROW}":"{base64.b64encode(record.encode()).decode()}"'
+            half = _HALF.search(_PAIRS.sub(" ", record))
+            why = half and json.dumps(f"has half a character, \\{half[0][1:]}, which no text can hold")
+            stream.write(f'{{{told},"{WHY}":{why}}}\n' if why else f'{{{told},"{VALUE}":[{record}]}}\n')
 
 
 def write_lines(path: Path, form: TextForm, target: Path) -> None:

@@ -39,6 +39,26 @@ def as_text(kind: T.DataType) -> str:
     return "string"
 
 
+def by_clock(e: str, found: T.DataType, wanted: T.DataType, zone: str, depth: int = 0) -> str:
+    """A value whose times without offset become instants by the clocks of a zone, at any depth."""
+    x, k = f"x{depth}", f"k{depth}"
+    if found == wanted:
+        return e
+    if isinstance(found, T.StructType) and isinstance(wanted, T.StructType):
+        fields = ", ".join(
+            f"{text(new.name)}, {by_clock(f'{e}.{quoted(new.name)}', old.dataType, new.dataType, zone, depth)}"
+            for old, new in zip(found.fields, wanted.fields, strict=True)
+        )
+        return f"if({e} is null, null, named_struct({fields}))"
+    if isinstance(found, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return f"transform({e}, {x} -> {by_clock(x, found.elementType, wanted.elementType, zone, depth + 1)})"
+    if isinstance(found, T.MapType) and isinstance(wanted, T.MapType):
+        values = by_clock(x, found.valueType, wanted.valueType, zone, depth + 1)
+        keys = by_clock(k, found.keyType, wanted.keyType, zone, depth + 1)
+        return f"transform_keys(transform_values({e}, ({k}, {x}) -> {values}), ({k}, {x}) -> {keys})"
+    return f"to_timestamp(concat(cast({e} as string), {text(' ' + zone)}))"
+
+
 @dataclass(frozen=True)
 class Values:
     """How the text of a feed's files is to be understood. Expressions are SQL."""
