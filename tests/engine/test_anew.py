@@ -203,3 +203,18 @@ def test_other_partitions_of_a_snapshot_feed_are_what_its_files_state(site: Site
     for partition, expected in (("week", ["k13", "k7"]), ("day", ["k13", "k6", "k7"]), ("none", ["k7"])):
         site.write({"penstock.toml": toml.format(partition=partition)})
         assert site.run("SELECT k FROM ev") == [[(k,) for k in expected]], partition
+
+
+def test_new_rows_change_older_ones_of_their_partition_and_finer_readers_see_it(site: Site) -> None:
+    counted = '-- partition = "month"\n-- time = "ts"\nSELECT k, ts, count(*) OVER (PARTITION BY k) AS n FROM {source}'
+    read = '-- partition = "day"\n-- time = "ts"\n-- sources = {{ {source} = "containing" }}\nSELECT k, ts, n FROM {source}'
+    toml = 'name = "finer"\n' + EVENTS + 'partition = "day"\n' + EVENTS.replace("ev", "raw").replace("lraw", "lev")
+    site.write({"penstock.toml": toml})
+    for source in ("ev", "raw"):
+        site.write({f"tables/{source}_n.sql": counted.format(source=source)})
+        site.write({f"tables/{source}_day.sql": read.format(source=f"{source}_n")})
+    for day in (3, 20):
+        for name in ("ev", "raw"):
+            site.write({f"landing/{name}/{day}.csv": f"k,ts,v\na,2024-03-{day:02}T05:00:00Z,1\n"})
+        found = site.run("SELECT n FROM ev_day", "SELECT n FROM raw_day")
+    assert found == [[(2,), (2,)]] * 2

@@ -230,7 +230,7 @@ class Propagation:
                 reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this
             return False
         fresh = PartitionSet(((grain.floor(begin), self.until(reader.table, edge)),))
-        if reader.table.anywhere:
+        if reader.table.anywhere and seen is None:
             fresh = PartitionSet.of((BEGIN_US, self.until(reader.table, edge)))
         reader.seen_us = edge
         new = Dated(fresh, at_us)
@@ -239,7 +239,10 @@ class Propagation:
             return True
         # A partition without a need reflects all up to `seen`; one with a need remembers its own, older edge.
         self._add(reader, fresh, since, seen, new, append=append)
-        if self.graph.fluid[name] and grain is not WHOLE:
+        if reader.table.anywhere:
+            older = PartitionSet.of((BEGIN_US, grain.floor(begin)))
+            self._add(reader, older, since, seen, new, late=True, append=False)
+        elif self.graph.fluid[name] and grain is not WHOLE:
             # Partitions that read more than their own stretch of time see the new rows too.
             older = self._fluid(reader, seen, edge) - fresh
             self._add(reader, older, since, seen, new, late=True, append=False)

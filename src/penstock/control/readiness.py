@@ -100,7 +100,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     for piece in pieces:
         release = min(release, piece.need.at_us)
         if piece.need.late:
-            count = min(_MANY, spec.grain.count(piece.start_us, piece.end_us))
+            count = 1 if spec.anywhere else min(_MANY, spec.grain.count(piece.start_us, piece.end_us))
             late += count
             late_total += count * piece.need.at_us
     deadline = _asked_by(state, pieces)
