@@ -44,7 +44,7 @@ def test_there_is_a_kind_for_every_event() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_every_event_survives_as_text(kind: type[Event], data: st.DataObject) -> None:
     event = data.draw(st.from_type(kind))
