@@ -16,10 +16,19 @@ _FACT = "settings"
 
 
 def declared(
-    warehouse: Warehouse, store: Store, conn: Connection, now_us: int, updates: Updates = "always"
+    warehouse: Warehouse,
+    store: Store,
+    conn: Connection,
+    now_us: int,
+    updates: Updates = "always",
+    *,
+    remember: bool = False,
 ) -> WarehouseDeclared:
-    declarations = warehouse.declarations
+    """The event; with `remember` its settings are those that the next is compared with."""
+    declarations, settings = warehouse.declarations, settings_of(warehouse)
     before = json.loads(store.fact(conn, _FACT) or "{}")
+    if remember:
+        store.set_fact(conn, _FACT, json.dumps(settings))
     return WarehouseDeclared(
         now_us,
         tuple(warehouse.graph.feeds.values()),
@@ -27,9 +36,5 @@ def declared(
         declarations.tracks,
         declarations.config.run.policy,
         updates,
-        changes(before, settings_of(warehouse)),
+        changes(before, settings),
     )
-
-
-def remember_settings(warehouse: Warehouse, store: Store, conn: Connection) -> None:
-    store.set_fact(conn, _FACT, json.dumps(settings_of(warehouse)))

@@ -26,7 +26,7 @@ from penstock.control.snapshot import dump
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Clock
-from penstock.engine.declaring import declared, remember_settings
+from penstock.engine.declaring import declared
 from penstock.engine.executor import Executor
 from penstock.engine.feeds import FeedSchemas
 from penstock.engine.flows.progress import Watched
@@ -120,8 +120,7 @@ class Runtime:
         before = self.controller.state.graph
         with self.store.write() as conn:
             new = offered(self.warehouse, self.store, conn, self.controller.state, self.arrivals, now_us)
-            now = declared(self.warehouse, self.store, conn, now_us, self.updates)
-            remember_settings(self.warehouse, self.store, conn)
+            now = declared(self.warehouse, self.store, conn, now_us, self.updates, remember=True)
             self.store.append(conn, [RunStarted(now_us, self.owner), now, *new])
         self.tail()
         self._sweep(before)
