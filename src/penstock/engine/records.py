@@ -26,11 +26,10 @@ from penstock.engine.links import compression
 _CHUNK = 1 << 20
 # Of records that Spark gets from here: the number of the first line, the text, what JSON says, and why it is refused before it is parsed.
 LINE, ROW, VALUE, WHY = "_penstock_line", "_penstock_row", "_penstock_value", "_penstock_why"
-# JSON that Spark would read otherwise than it is meant: what may be half a character, a second object in the line, or a list.
-_ODD = re.compile(
-    rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]|\\\\u[dD]|\}[ \t]*\{|^[ \t]*\[",
-    re.MULTILINE,
-)
+# JSON that Spark would read otherwise than it is meant: a second object in the line, or a list; and what may be half a character.
+# Each begins with a character of its own, for which is searched quickly.
+_ODD = (re.compile(rb"\}[ \t]*\{"), re.compile(rb"\n[ \t]*\["))
+_ODD_HALF = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]|\\\\u[dD]")
 _PAIRS = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 csv.field_size_limit(1 << 30)
@@ -150,7 +149,8 @@ def _is_odd(path: Path) -> bool:
     with opened(path) as stream:
         last = b"\n"
         while chunk := stream.read(_CHUNK):
-            if _ODD.search(last + chunk.replace(b"\r", b"\n")):
+            text = last + chunk.replace(b"\r", b"\n")
+            if any(odd.search(text) for odd in _ODD) or (b"\\u" in text and _ODD_HALF.search(text)):
                 return True
             last = chunk[-8:]
     return False
