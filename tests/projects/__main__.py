@@ -1,4 +1,4 @@
-"""python -m tests.projects --seeds 1..2000 [--steps N] [--writer own|spark|mixed] [--shrink]"""
+"""python -m tests.projects --seeds 1..2000 [--steps N] [--writer own|spark|mixed] [--shrink [--save tests/projects/found]]"""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, help="so many steps in each case")
     parser.add_argument("--template", help="the first table of each case is drawn from this template")
     parser.add_argument("--shrink", action="store_true", help="make what is found small, and print it as a project")
+    parser.add_argument("--save", type=Path, help="with --shrink: write the small case into this folder, as a test")
     parser.add_argument("--show", action="store_true", help="print the case before it is played")
     parser.add_argument(
         "--duck", action="store_true", help="with DuckDB in the place of Spark: quick, plain projects only"
@@ -65,7 +66,10 @@ def main() -> int:
             table = case["project"]["tables"].get(finding.table, {}).get("template", "")
             print(f"{seed}: {finding} [{table}]", flush=True)
         if played.findings and asked.shrink:
-            print(told(shrink(case, engine, played.findings[0])), flush=True)
+            small = shrink(case, engine, played.findings[0])
+            print(told(small), flush=True)
+            if asked.save:
+                (asked.save / f"{seed}.json").write_text(json.dumps(small | {"plain": engine.plain}, indent=1) + "\n")
     took = time.monotonic() - began
     print(
         f"{cases} cases in {took:.0f} s ({took / max(1, cases):.1f} s each, slowest {slowest[0]:.1f} s: seed {slowest[1]})"

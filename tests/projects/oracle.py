@@ -195,7 +195,9 @@ class Oracle:
         at = self._instant(table["time"], dict(map(tuple, table["columns"]))[table["time"]]) if table["time"] else None
         if "{start}" in text and all(span is None for span in spans.values()):
             raise Unsure("which partitions there are, if each reads everything")
-        if table["how"] == "whole" or all(span is None for span in spans.values()):
+        # Rows of a source that has no edge may lie anywhere.
+        anywhere = table["template"] == "union" and any(time is None for time, _, _ in reads.values())
+        if table["how"] == "whole" or anywhere or all(span is None for span in spans.values()):
             self._make(name, table, self._bound(text, reads, spans, edge, None), [])
             if not whole and edge is not None and table["settings"].get("update") == "closed":
                 last = calendar.floor(edge, grain, self.zone)

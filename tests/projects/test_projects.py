@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from pyspark.sql import SparkSession
 from tests.projects.draw import draw
 from tests.projects.engines import Engine, OnDuck, OnSpark
 from tests.projects.play import play
+from tests.projects.project import Case
 from tests.projects.shrink import told
 
+# Cases made small with `--shrink --save`: each was wrong once.
+FOUND = Path(__file__).parent / "found"
 WITHOUT_SPARK = [1, 2, 4, 6, 7, 8, 9, 10]
 WITH_SPARK = [1002, 1008]
 
@@ -26,10 +30,18 @@ def _seeds() -> list[int]:
 
 
 def _played(seed: int, engine: Engine, folder: Path) -> None:
-    case = draw(seed, plain=engine.plain)
+    _compared(draw(seed, plain=engine.plain), engine, folder)
+
+
+def _compared(case: Case, engine: Engine, folder: Path) -> None:
     played = play(case, engine, folder)
     found = "\n".join(str(finding) for finding in played.findings)
-    assert not played.findings, f"seed {seed}\n{found}\n{told(case)}"
+    assert not played.findings, f"seed {case['seed']}\n{found}\n{told(case)}"
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_found_once(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _compared(json.loads(path.read_text()), OnDuck(monkeypatch), tmp_path / "project")
 
 
 @pytest.mark.parametrize("seed", WITHOUT_SPARK)

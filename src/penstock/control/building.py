@@ -75,6 +75,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
         anew=table.anew,
+        without=tuple(edge.source for edge in state.graph.into[spec.name] if not state.tables[edge.source].exists),
     )
 
 

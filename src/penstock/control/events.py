@@ -57,6 +57,8 @@ class Job:
     # The table is declared anew: what it held before ends with this job, whatever partitions that was in. A base table takes
     # its `rows` along, or its `files` are read again.
     anew: Anew = ""
+    # Sources that are not there, and without which it is made: what they held before does not count.
+    without: tuple[str, ...] = ()
     # Of a group: the jobs of the other tables, which are done with this one and published with it.
     beside: tuple[Job, ...] = ()
 

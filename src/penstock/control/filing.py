@@ -36,8 +36,6 @@ class Filing(Feeding):
         self.rewritten: dict[str, int] = {}
         # Base tables that were taken out of the project, as they were then.
         self.retired: dict[str, TableState] = {}
-        # Views whose rows, in the catalogue, are those of an earlier declaration.
-        self.former: set[str] = set()
 
     def _fed(self, feed: str) -> Iterator[TableState]:
         fed = (self.tables[name] for name in self.graph.fed_by.get(feed, ()))

@@ -55,6 +55,8 @@ class Propagation:
         self.number = 0
         # Tables whose readiness an event may have changed.
         self.touched: set[str] = set()
+        # Views whose rows, in the catalogue, are those of an earlier declaration, or made from rows that are gone.
+        self.former: set[str] = set()
 
     # Edges
 
@@ -270,10 +272,13 @@ class Propagation:
         edge = self.trailing_edge(name)
         if seen is None or reader.table.leader is not None or (edge is not None and edge >= seen):
             return
+        if edge is None:
+            self._start_over(reader, at_us)
+            return
         later = self.extent(reader)
-        if edge is not None and not reader.table.anywhere:
+        if not reader.table.anywhere:
             later = PartitionSet(((grain.floor(edge), self.until(reader.table, seen)),))
-        if edge is not None and self.graph.fluid[name] and grain is not WHOLE:
+        if self.graph.fluid[name] and grain is not WHOLE:
             later |= self._fluid(reader, edge, seen)
         if reader.exists or reader.running is not None:
             self.admit(reader, later, restated(at_us, self.number))
@@ -281,8 +286,31 @@ class Propagation:
         for each in self.graph.made_with(name):
             table = self.tables[each]
             table.seen_us = edge
-            if table.edge_us is not None and (edge is None or edge < table.edge_us):
+            if table.edge_us is not None and edge < table.edge_us:
                 self.move_back(table, edge, at_us)
+
+    def _start_over(self, reader: TableState, at_us: int) -> None:
+        """There is nothing left to make a table from, nor what is made from it: as if nothing had ever come. If something
+        comes, it is made of that; if not, it is emptied."""
+        for name in self.graph.made_with(reader.table.name):
+            table = self.tables[name]
+            if table.exists:
+                self.former.add(name)
+            table.start_over()
+            self.touched.add(name)
+        for name in self.graph.made_with(reader.table.name):
+            for edge in self.graph.out[name]:
+                below = self.tables[edge.table]
+                if below.table.leader is not None or below is reader:
+                    continue
+                if (name, edge.table) in self.graph.optional:  # it does without
+                    if below.exists or below.running is not None:
+                        self.admit(below, self.extent(below), restated(at_us, self.number))
+                        self.touched.add(edge.table)
+                elif self.graph.flows[edge.table]:
+                    self.fall_back(below, at_us)
+                elif below.exists:
+                    self._start_over(below, at_us)
 
     def is_stuck(self, table: TableState) -> bool:
         """Whether something of a table is to be made that cannot be, as of the time up to which it was made: a roll-up that

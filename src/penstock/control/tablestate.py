@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from penstock.control.events import Anew, FeedFile, Job
 from penstock.model.freshness import Staleness
@@ -114,6 +114,14 @@ class TableState:
     cost: CostModel = field(default_factory=CostModel)
     staleness: Staleness = field(default_factory=Staleness)
     counts: Counts = field(default_factory=Counts)
+
+    def start_over(self) -> None:
+        """Nothing of what it holds counts any more; what is known of its updates stays."""
+        kept = {"table", "cost", "counts", "staleness", "restated"}
+        fresh = TableState(self.table, anew="rows")
+        for each in fields(self):
+            if each.name not in kept:
+                setattr(self, each.name, getattr(fresh, each.name))
 
     @property
     def lacks(self) -> PartitionSet:

@@ -241,6 +241,7 @@ class Updating(Backfilling, Filing):
         edge = self.promised_edge(state)
         if state.edge_us is not None and (edge is None or edge < state.edge_us):
             self.move_back(state, edge, at_us)
+            self._settle_requests(at_us)
 
     def _is_restated(self, state: TableState, publication: Publication, job: Job) -> bool:
         """Whether old rows of a table changed by something from outside."""

@@ -201,10 +201,37 @@ class Definer:
             and placing.stays
             and all(source.window == (SAME.low, SAME.high) for source in others if source.table in placing.moved),
         )
+        strays = self._strays(table, placing, done)
+        if strays and not definition.at_once:
+            message = f"table `{declaration.name}`: its time may be that of `{strays[0]}`, which is read as a whole, so that its rows may lie in any {table.grain}, also where its other sources have none"
+            hint = f'write partition = "none", or give the rows of `{strays[0]}` a table of their own'
+            self.problem(declaration.at("time"), f"{message}; {hint}")
         scattered = definition.reads_the_same and not (table.aligned or table.exact_time)
         ahead = placing.ahead(others, bool(view.parameters)) if placing is not None else 0
-        table = replace(table, chop=table.chop or one_by_one(definition), ahead=ahead, anywhere=scattered)
+        table = replace(
+            table, chop=table.chop or one_by_one(definition), ahead=ahead, anywhere=scattered or bool(strays)
+        )
         return replace(definition, table=table)
+
+    def _strays(self, table: Table, placing: Placing | None, done: Mapping[str, Definition]) -> list[str]:
+        """Sources that have no edge and are read as a whole, but whose rows say in which partition they are: they may lie
+        where no other source has any."""
+        if placing is None or table.grain is WHOLE:
+            return []
+        dated = {*placing.moved, *(name for name, _ in placing.unknown)}
+        sources = [source for source in table.sources if source.table in dated and source.window is None]
+        others = {source.table for source in table.sources if self._has_edge(source.table, done)}
+        return [source.table for source in sources if others and source.table not in others]
+
+    def _has_edge(self, name: str, done: Mapping[str, Definition]) -> bool:
+        """Whether a table is complete up to some time, not simply as it is now."""
+        if name not in done:
+            return False
+        table = done[name].table
+        if table.feed is None:
+            return any(each.waits and self._has_edge(each.table, done) for each in table.sources if each.table != name)
+        feed = self.feeds[table.feed].config
+        return feed.time is not None and not (feed.mode == "snapshot" and table.grain is WHOLE)
 
     def _placed(self, declaration: TableDeclaration, table: Table, placing: Placing) -> Table:
         """The table with its sources read as far as its rows can come from; a problem where that cannot be known, or where

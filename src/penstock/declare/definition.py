@@ -74,6 +74,8 @@ class Definition:
             return False
         if self.reads_the_same:
             return True
+        if any(source.table == self.name for source in self.table.sources):
+            return False
         return self.view is not None and bool(self.view.separable) and self.placed
 
 

@@ -32,8 +32,8 @@ def prove_separable(parsed: Parsed, query: Query, tables: tuple[str, ...], time:
         return Separable(False, "the table has no time column")
     if parsed.parameters:
         return Separable(False, f"uses :{parsed.parameters[0]}, which is another moment in each partition")
-    if len(tables) != 1:
-        return Separable(False, f"reads {len(tables)} tables")
+    if not tables:
+        return Separable(False, "reads no table")
     index = output_index(query, time)
     if index is None:
         return Separable(False, f"`{time}` is not found among its output columns")

@@ -143,8 +143,8 @@ class SparkWork:
             if self.warehouse.definitions[table].table.grain is WHOLE:
                 within = None
             with self.store.read() as conn:
-                own = job.anew and table in self.warehouse.graph.made_with(job.table)
                 # What a table that starts anew held before is not itself.
+                own = table in job.without or (job.anew and table in self.warehouse.graph.made_with(job.table))
                 files = [] if own else self.catalogue.files(conn, table, job.pin, within, added_after)
                 if described is not None:
                     files = self.catalogue.described(conn, table, files, described)
