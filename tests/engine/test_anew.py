@@ -218,3 +218,66 @@ def test_new_rows_change_older_ones_of_their_partition_and_finer_readers_see_it(
             site.write({f"landing/{name}/{day}.csv": f"k,ts,v\na,2024-03-{day:02}T05:00:00Z,1\n"})
         found = site.run("SELECT n FROM ev_day", "SELECT n FROM raw_day")
     assert found == [[(2,), (2,)]] * 2
+
+
+def test_a_column_of_another_type_is_taken_along_where_its_files_are_gone(site: Site) -> None:
+    """As if they were read again; what would be another value is refused, and nothing is lost."""
+    toml = 'name = "typed"\nzone = "Europe/Berlin"\n[feeds.s]\npath = "landing/s/*.csv"\nformat = "csv"\ncolumns = "{}"\nsettle = "0s"\n'
+    columns = "n bigint, x float, at timestamp, w timestamp_ntz"
+    site.write(
+        {
+            "penstock.toml": toml.format(columns),
+            "landing/s/1.csv": "n,x,at,w\n7,0.1,2024-01-01 00:00:00,2024-01-01 00:00:00\n",
+        }
+    )
+    site.run()
+    (site.folder / "landing/s/1.csv").unlink()
+    exact = "SELECT cast(n AS string), cast(x AS string), cast(at AS string), cast(w AS string) FROM s"
+    for changed in ("n int, x double, at timestamp_ntz, w timestamp", "n string, x decimal(5,2), at date, w date"):
+        site.write({"penstock.toml": toml.format(changed)})
+        ((row,),) = site.run(exact)
+        assert [float(row[0]), float(row[1]), row[2][:10], row[3][:10]] == [7, 0.1, "2024-01-01", "2024-01-01"]
+    site.write({"penstock.toml": toml.format("n string, x decimal(5,0), at date, w date") + "[run]\n"})
+    with Warehouse(site.folder, spark=site.spark) as warehouse:
+        warehouse.run(until_idle=True)
+        (error,) = [row.error or "" for row in warehouse.status()]
+        assert "x was decimal(5,2) and is decimal(5,0) now, but the files are gone whose rows have 0.10" in error
+    site.write({"penstock.toml": toml.format("n string, x decimal(5,2), at date, w date")})
+    assert site.run("SELECT n FROM s") == [[("7",)]]
+
+
+def test_what_orders_snapshots_is_taken_out(site: Site) -> None:
+    toml = 'name = "ordered"\n[feeds.people]\npath = "landing/*.csv"\nformat = "csv"\ncolumns = "id bigint, city string"\nmode = "snapshot"\nsettle = "0s"\n'
+    order = 'order = "name ([0-9]+)"\n'
+    flow = 'import penstock as ps\n@ps.flow\ndef dims(people):\n    people.scd1("latest", key="id")\n'
+    site.write({"penstock.toml": toml + order, "tables/f.py": flow, "landing/3.csv": "id,city\n1,three\n"})
+    site.run()
+    site.write({"landing/1.csv": "id,city\n1,one\n"})
+    both = ("SELECT city FROM people", "SELECT city FROM latest")
+    assert site.run(*both) == [[("three",)], [("three",)]]
+    site.write({"penstock.toml": toml})
+    assert site.run(*both) == [[("one",)], [("one",)]]
+    # By name the other file counts, of which the table has no rows any more.
+    (site.folder / "landing/3.csv").unlink()
+    site.write({"penstock.toml": toml + order})
+    with Warehouse(site.folder, spark=site.spark) as warehouse:
+        warehouse.run(until_idle=True)
+        (error,) = [row.error or "" for row in warehouse.status() if row.table == "people"]
+        assert "3.csv" in error and "no longer there" in error
+    site.write({"penstock.toml": toml})
+    assert site.run(both[0]) == [[("one",)]]
+
+
+def test_a_source_that_was_done_without_and_is_waited_for_now(site: Site) -> None:
+    toml = 'name = "absent"\n' + EVENTS + 'partition = "day"\n' + EVENTS.replace("ev", "late") + 'partition = "day"\n'
+    view = '-- partition = "day"\n-- time = "ts"\n{absent}SELECT e.ts, e.v, l.v AS w FROM ev e LEFT JOIN late l ON e.ts = l.ts'
+    rows = [f"a,2024-03-0{day}T10:00:00Z,{day}" for day in (1, 2, 3)]
+    head = "k,ts,v\n"
+    site.write({"penstock.toml": toml, "tables/j.sql": view.format(absent='-- absent.late = "empty"\n')})
+    site.write({"landing/ev/1.csv": head + "\n".join(rows), "landing/late/1.csv": head + rows[0]})
+    asked = "SELECT v, w FROM j"
+    assert site.run(asked) == [[(1, 1), (2, None), (3, None)]]
+    site.write({"tables/j.sql": view.format(absent="")})
+    assert site.run(asked) == [[(1, 1)]]
+    site.write({"landing/late/2.csv": head + rows[1]})
+    assert site.run(asked) == [[(1, 1), (2, 2)]]

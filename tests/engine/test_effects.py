@@ -36,7 +36,7 @@ def _fields(model: type[BaseModel], place: str = "") -> Iterator[str]:
         yield from (f"tables.{each}" for each in TableConfig.model_fields)
 
 
-NO_SETTINGS = {f"tables.{each}" for each in ("sql", "function", "flow", "added", "removed")} | {
+NO_SETTINGS = {f"tables.{each}" for each in ("sql", "function", "flow", "rows", "added", "removed")} | {
     "feeds.added",
     "feeds.removed",
 }
@@ -204,6 +204,7 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "tables.restated": (_table('restated = "Mon 02:00"'), set()),
     "tables.sql": (_sql("count(*)", "sum(v)"), {"hourly"}),
     "tables.function": (_python('count", "n"', 'count", "N"'), {"daily"}),
+    "tables.rows": (_sql("upper(k)", "lower(k)", "tables/upper.sql"), {"upper"}),
     "tables.flow": (_python("v > 0", "v > 1"), {"sent"}),
     "tables.added": (lambda files: files.update({"tables/more.sql": "SELECT k FROM ev"}), {"more"}),
     "tables.removed": (lambda files: files.pop("tables/hourly.sql"), set()),

@@ -105,6 +105,22 @@ def test_files_that_are_gone_and_files_that_are_bad_are_not_offered(site: Site) 
     check(site, "second")
 
 
+def test_a_file_that_was_away_when_a_table_was_new_is_loaded_when_it_is_back(site: Site) -> None:
+    declare(site, "first")
+    site.deliver(FIRST)
+    run(site)
+    away = site.folder / "landing/stats/s1.csv"
+    away.rename(site.folder / "s1.csv")
+    declare(site, "first", "second")
+    run(site)
+    check(site, "second")
+    (site.folder / "s1.csv").rename(away)
+    run(site)
+    check(site, "first", "second")
+    run(site)
+    check(site, "first", "second")
+
+
 def test_what_another_table_loaded_first_is_not_taken_twice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second table cannot load for a while. When it can, it makes a partition again before it takes the new content of
     the file that changed there, which the first table has loaded already."""

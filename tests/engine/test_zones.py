@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -219,3 +220,33 @@ def test_tables_of_a_zone_can_be_read_elsewhere(spark: SparkSession, project: Wr
         files = sorted((folder / "warehouse").rglob("*hourly*/**/*.parquet"))
         found = {instant(row["hour"]) for file in files for row in pq.read_table(file).select(["hour"]).to_pylist()}
         assert found == {parse_instant("2024-03-01T04:30Z"), parse_instant("2024-03-01T05:30Z")}
+
+
+def test_the_hour_that_clocks_show_twice_is_two_partitions(spark: SparkSession, project: Write) -> None:
+    times = [f"2024-11-03T{hour:02d}:30:00Z" for hour in range(3, 9)]
+    folder = project(
+        {
+            "penstock.toml": """
+                name = "twice"
+                zone = "America/New_York"
+                [feeds.ev]
+                path = "landing/*.csv"
+                format = "csv"
+                columns = "ts timestamp"
+                time = "ts"
+                partition = "hour"
+                settle = "0s"
+            """,
+            "tables/hourly.sql": """
+                -- partition = "hour"
+                -- time = "begins"
+                SELECT :partition_start AS begins, :PARTITION_END AS ends, ':partition_start' AS said, count(*) AS n FROM ev
+            """,
+            "landing/1.csv": "ts\n" + "\n".join(times) + "\n",
+        }
+    )
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        rows = warehouse.query("SELECT unix_micros(begins), unix_micros(ends), said, n FROM hourly ORDER BY 1").rows
+    hours = [parse_instant(f"2024-11-03T{hour:02d}:00:00Z") for hour in range(3, 10)]
+    assert [tuple(row) for row in rows] == [(begin, end, ":partition_start", 1) for begin, end in pairwise(hours)]

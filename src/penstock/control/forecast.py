@@ -54,8 +54,8 @@ def forecast(
         tried.apply(declared)
         for name, table in tried.tables.items():
             more = _todo(tried, name) - before.get(name, EMPTY)
-            if table.anew and table.table.is_base:
-                more = had.get(name, EMPTY).hull(table.table.grain)  # it is made again as a whole
+            if table.anew and (table.table.is_base or not more):
+                more = had.get(name, EMPTY).hull(table.table.grain)  # it is made again as a whole, or emptied
             if more:
                 changed = "a new table" if name not in logic else "changed declaration"
                 if name in logic and logic[name] != tried.tables[name].table.logic:

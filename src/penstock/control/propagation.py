@@ -227,6 +227,9 @@ class Propagation:
         if edge is None or (seen is not None and edge <= seen):
             return False
         begin = seen if seen is not None else self.begin(name)
+        if seen is None and (grain is WHOLE or reader.table.anywhere) and (begin is None or begin >= edge):
+            # It is not cut by time: it can have rows though none of those that wait for the edge.
+            begin = BEGIN_US
         if begin is None or begin >= edge:
             if reader.exists and begin is not None:
                 reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this

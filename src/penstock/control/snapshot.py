@@ -28,7 +28,7 @@ from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 12
+FORMAT = 13
 
 _PLAIN = (
     "edge_us",
@@ -216,6 +216,7 @@ def _dump_job(job: Job) -> dict[str, Any]:
         "pieces": [[piece.start_us, piece.end_us, _dump_need(piece.need)] for piece in job.pieces],
         "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
         "withdrawn": list(job.withdrawn),
+        "without": list(job.without),
         "beside": [_dump_job(other) for other in job.beside],
     }
 
@@ -235,6 +236,7 @@ def _load_job(entry: dict[str, Any]) -> Job:
         pieces=tuple(Piece(start, end, _load_need(need)) for start, end, need in entry["pieces"]),
         reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
         withdrawn=tuple(entry["withdrawn"]),
+        without=tuple(entry["without"]),
         beside=tuple(_load_job(other) for other in entry["beside"]),
     )
 

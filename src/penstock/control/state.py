@@ -143,8 +143,8 @@ class State(Updating):
                 continue
             if not self.graph.flows[name]:
                 state.edge_us = state.seen_us = None  # it is as its sources are, whatever it was
-            elif not state.table.is_base and self.is_stuck(state):
-                self.fall_back(state, event.at_us)  # a source that is new to it is less far
+            elif not state.table.is_base:
+                self.fall_back(state, event.at_us)  # a source that is new to it, or is waited for now, may be less far
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
             if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))

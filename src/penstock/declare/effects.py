@@ -108,12 +108,16 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.attempts": _SCHEDULING,
     "tables.propagate": Entry("comes", "changes that were held back and are followed now are taken up at once"),
     "tables.overrun": _SCHEDULING,
-    "tables.absent": Entry("comes", "partitions that waited and need not are made; those that were made stay"),
+    "tables.absent": Entry(
+        "again", "partitions that waited and need not are made; where a source is waited for now, it goes back to what that has"
+    ),
     "tables.waits": Entry("anew", "rows that were held back are there, or are not"),
     "tables.columns": Entry(
         "anew", "where a column is gone or has another type; a new one: all partitions are made again"
     ),
-    "tables.code_version": _MADE_AGAIN,
+    "tables.code_version": Entry(
+        "again", "all its partitions, and what reads them; a base table reads its files again"
+    ),
     "tables.keep_versions": _VERSIONS,
     "tables.keep_days": _VERSIONS,
     "tables.chop": _SCHEDULING,
@@ -125,6 +129,7 @@ EFFECTS: Mapping[str, Entry] = {
     # What is no setting, but declared as well.
     "tables.sql": _MADE_AGAIN,
     "tables.function": _MADE_AGAIN,
+    "tables.rows": _FILES_AGAIN,
     "tables.flow": Entry("again", "any argument of any step: all partitions of all its tables, and what reads them"),
     "feeds.added": Entry("comes", "all its files are loaded"),
     "feeds.removed": Entry("nothing", "its files are left alone"),
@@ -153,6 +158,8 @@ def settings_of(warehouse: Warehouse) -> dict[str, str]:
 
 
 def _kind(table: TableDeclaration) -> str:
+    if table.config.feed is not None:
+        return "rows"
     return "sql" if table.sql is not None else "function" if table.function is not None else "flow"
 
 

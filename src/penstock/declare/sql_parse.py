@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -81,6 +81,17 @@ class Parsed:
     def sql(self) -> str:
         """The query alone: exactly the user's text, without what stands before and after it."""
         return self.text.sql[self.tokens[0].start : self.tokens[-1].end + 1]
+
+    def with_moments(self, moments_us: Mapping[str, int]) -> str:
+        """The query with its parameters as moments. Spark binds a timestamp by the text that clocks of the session's zone
+        show, which is another moment in the hour that they show twice."""
+        pieces, done = [], self.tokens[0].start
+        for colon, name in pairwise(self.tokens):
+            moment_us = moments_us.get(name.text.lower())
+            if colon.token_type == TokenType.COLON and name.start == colon.end + 1 and moment_us is not None:
+                pieces += [self.text.sql[done : colon.start], f"timestamp_micros({moment_us}L)"]
+                done = name.end + 1
+        return "".join([*pieces, self.text.sql[done : self.tokens[-1].end + 1]])
 
 
 def offset_of(node: exp.Expr | None) -> int:

@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import expr
 
 from penstock.control.events import FeedFile, Job
 from penstock.declare.warehouse import Definition, Warehouse
@@ -35,7 +37,7 @@ from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
 from penstock.model.grain import WHOLE, Fixed, Grain, zone_of
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
-from penstock.model.schema import Schema
+from penstock.model.schema import Column, Schema
 from penstock.model.time import HOUR_US
 from penstock.requests.needs import partitions_of
 from penstock.store.store import Store, feed_file, spans_of
@@ -321,11 +323,12 @@ class BaseLoad:
         there, gone = self._split(self.files, held)
         if self.snapshot_mode:
             every = sorted([*there, *gone], key=_rank)
-            if self.definition.table.grain is WHOLE:
-                there, gone = self._split(every[-1:], held)
             if self.definition.table.grain is not WHOLE:
                 self._newest_of_each(every, EVERYTHING, self.folder, held)
                 return
+            there, gone = self._split(every[-1:], held)
+            if gone and self._holds_others(gone[0]):
+                self._still_needed(gone[0])
         self.read = there
         loaded = self._stage_files(there, self.folder, lambda _own: None) if there else None
         if loaded is not None:
@@ -340,6 +343,13 @@ class BaseLoad:
             if bad is not None or self._stored(name, None)[0]:
                 self.made.append(Made(name, REFUSED, bad.files if bad is not None else (), None))
         self._forget_refused(held.keys() - {file.uri for file in gone})
+
+    def _holds_others(self, file: FeedFile) -> bool:
+        """Whether the rows that the table has are those of other files, so that those of this one are lost."""
+        root = self.catalogue.folder(self.job.table)
+        found = [f for f in self._stored(self.job.table, None)[0] if FILE in f.physical.split(",")]
+        numbers = [_numbers(read_footer(self.catalogue.locate(self.job.table, f), f.partition_us, root)) for f in found]
+        return bool(numbers) and not any(low <= file.id <= high for low, high in numbers)
 
     def _take_along(self, rows: Mapping[str, DataFrame]) -> None:
         """The rows as they are, into the partitions of now."""
@@ -401,7 +411,8 @@ class BaseLoad:
         if held is not None:
             gone = [replace(file, id=held[file.uri].file_id) for file in gone if file.uri in held]
         # Rows of a transform are as they should be only if they were made by what is declared now.
-        same = [self.definition.declaration.is_plain or self._made_so(known.get(file.uri)) for file in gone]
+        plain = self.definition.declaration.is_plain and self._readable_as_declared()
+        same = [plain or self._made_so(known.get(file.uri)) for file in gone]
         if gone and (not all(same) or any(not file.id for file in gone)):
             first, also = gone[0].uri, f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
             advice = "take it out with `penstock withdraw`, or undo the change"
@@ -417,6 +428,20 @@ class BaseLoad:
             )
         self.kept_as |= {file.uri: known[file.uri].reading for file in gone if file.uri in known}
         return there, gone
+
+    def _readable_as_declared(self) -> bool:
+        """Whether what the files of the stored rows said can be read with the columns of now."""
+        types = {column.name: column.type for column in self._schema(self.definition)}
+        changed = [
+            {column.type, types[column.name]}
+            for column in self._stored(self.job.table, EMPTY)[1]
+            if types.get(column.name, column.type) != column.type
+        ]
+        if any("<" in kind or kind == "binary" for kinds in changed for kind in kinds):
+            return False
+        # A clock time is told in the project's zone.
+        here = self.reader.feed.config.zone in (None, self.warehouse.zone)
+        return here or not any("timestamp" in kinds for kinds in changed)
 
     def _is_there(self, file: FeedFile) -> bool:
         return (self.reader.folder / file.uri).exists()
@@ -452,10 +477,12 @@ class BaseLoad:
             place = f"{folder}-{number}"
             wanted = left
             if held is not None and not self._split([file], held)[0]:
-                parts = {
-                    own.name: self._kept(own, _numbered(self._split([file], held)[1]), wanted, place)
-                    for own in self.tables
-                }
+                gone = self._split([file], held)[1]
+                parts = {own.name: self._kept(own, _numbered(gone), wanted, place) for own in self.tables}
+                had = PartitionSet.of(*(s for f in gone for s in spans_of(held[f.uri]))).hull(grain) & wanted
+                kept = [each.partition_us for each in parts[self.job.table]]
+                if had - PartitionSet.of(*(grain.hull(start, start + 1) for start in kept)):
+                    self._still_needed(file)  # it is the newest where another was until now
             else:
                 self._still_needed(file)
                 self.read.append(file)
@@ -513,7 +540,12 @@ class BaseLoad:
             if not found:
                 continue
             paths = [self.catalogue.locate(own.name, file) for file in found]
-            rows[own.name] = read_files(self.session, paths, (*schema, COLUMN), sum(f.size_bytes for f in found))
+            frame = read_files(self.session, paths, (*schema, COLUMN), sum(f.size_bytes for f in found))
+            before = {column.name: column.type for column in schema}
+            other = [c for c in self._schema(own) if c.type != before.get(c.name, c.type)]
+            rows[own.name] = (
+                frame.withColumns({c.name: _as_delivered(c, before[c.name]) for c in other}) if other else frame
+            )
         return rows
 
     def _size(self, table: str) -> int:
@@ -627,6 +659,18 @@ class BaseLoad:
         return {
             known[number]: PartitionSet.of(*spans).intervals for number, spans in by_number.items() if number in known
         }
+
+
+def _as_delivered(column: Column, before: str) -> SparkColumn:
+    """A stored value in the type that its column has now, by way of its text, as if its file were read again. That must be the
+    same value: what would be cut or lost is an error."""
+    value = quoted(column.name)
+    now = f"try_cast(cast({value} as string) as {column.type})"
+    same = f"try_cast(cast({now} as string) as {before}) <=> {value}"
+    found = f"{column.name} was {before} and is {column.type} now, but the files are gone whose rows have "
+    hint = ": put them back, take them out with `penstock withdraw`, or undo the change"
+    error = f"raise_error(concat({text(found)}, cast({value} as string), {text(hint)}))"
+    return expr(f"case when {same} then {now} else {error} end")
 
 
 def _rank(file: FeedFile) -> tuple[str, int, int]:

@@ -77,11 +77,19 @@ class PartitionContext:
     @property
     def start(self) -> datetime:
         """In the project's zone."""
-        return moment(max(self.start_us, FIRST_US), self.zone)
+        return moment(self.first_us, self.zone)
 
     @property
     def end(self) -> datetime:
-        return moment(min(self.end_us, LAST_US), self.zone)
+        return moment(self.last_us, self.zone)
+
+    @property
+    def first_us(self) -> int:
+        return max(self.start_us, FIRST_US)
+
+    @property
+    def last_us(self) -> int:
+        return min(self.end_us, LAST_US)
 
 
 class Derivation:
@@ -181,13 +189,11 @@ class Derivation:
         sql = view.sql
         if isinstance(view.how, Aggregate) and self.definition.table.foldable:
             sql = view.how.delta_sql  # over all rows it gives the whole result, with the state that folding needs
-        arguments = {}
         if view.parameters:
             assert one is not None
             partition = PartitionContext(*one)
-            arguments = {"partition_start": partition.start, "partition_end": partition.end}
-            arguments = {name: arguments[name] for name in view.parameters}
-        return self.session.sql(sql, args=arguments or None)
+            sql = view.parsed.with_moments({"partition_start": partition.first_us, "partition_end": partition.last_us})
+        return self.session.sql(sql)
 
     def sources(
         self, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from penstock.control.events import FilesOffered, PunctuationArrived
 from penstock.control.redefinition import what_is_anew
 from penstock.control.state import State
+from penstock.control.tablestate import TableState
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
 from penstock.engine.provenance import order_of
@@ -24,7 +25,8 @@ def offered(
 ) -> Iterator[FilesOffered]:
     """What tables that are new to the state get of the files that their feeds delivered before and that still lie there.
 
-    A table that was left out for a while holds what it had loaded until then, and only gets the rest.
+    A table that was left out for a while holds what it had loaded until then, and only gets the rest. So does one that was
+    new while a file was away which is back now: for another table of the feed it is nothing new.
     """
     markers = {name: arrivals.markers(feed) for name, feed in warehouse.feeds.items()}
     for name, table in warehouse.graph.tables.items():
@@ -33,11 +35,12 @@ def offered(
             continue
         known = before or state.retired.get(name)
         anew = known is not None and "files" in (what_is_anew(known.table, table), known.anew)
-        if before is not None and not anew:
-            continue
+        if before is not None and not anew and len(warehouse.graph.fed_by.get(table.feed, ())) < 2:
+            continue  # all that came of the feed was told to it
         # What it is made anew from may be gone: then its rows are taken along, or it says so.
         found = store.delivered(conn, table.feed) if anew else store.not_loaded(conn, name, table.feed)
-        rows = [row for row in found if row.uri not in markers[table.feed]]
+        told = markers[table.feed] | (_told(before, state) if before is not None and not anew else set())
+        rows = [row for row in found if row.uri not in told]
         if not anew:
             rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
         order = warehouse.feeds[table.feed].config.order
@@ -52,6 +55,12 @@ def offered(
                 () if anew else tuple(span for row in some for span in spans_of(row)),
                 promised if some[-1] is rows[-1] else None,
             )
+
+
+def _told(table: TableState, state: State) -> set[str]:
+    """The files that a table knows of, whether or not it has loaded them."""
+    loading = table.running.job.files if table.running is not None else ()
+    return {*table.files, *table.withdrawn, *state.quarantine, *(file.uri for file in loading)}
 
 
 def _promised(store: Store, conn: Connection, feed: str) -> int | None:

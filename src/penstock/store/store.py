@@ -276,6 +276,10 @@ class Store:
                 if file.order:
                     here = (own.feed == feed) & (own.uri == file.uri) & (own.arrived_us == file.arrived_us)
                     conn.execute(update(tables.file).where(here).values(order_key=file.order))
+            unordered = [file.uri for file in some if not file.order]
+            if unordered:  # what ordered them before does no longer
+                there = (own.feed == feed) & own.uri.in_(unordered) & (own.order_key != "")
+                conn.execute(update(tables.file).where(there).values(order_key=""))
             # One whose content changed since waits for its next load.
             same = own.arrived_us.in_([file.arrived_us for file in some])
             conn.execute(
