@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.declare.sql_columns import resolve
-from penstock.declare.sql_incremental import classify
+from penstock.declare.sql_incremental import chances, classify
 from penstock.declare.sql_model import NamedColumn, Query, Shape
 from penstock.declare.sql_names import known_columns
 from penstock.declare.sql_parse import (
@@ -27,7 +28,7 @@ from penstock.declare.sql_parse import (
 from penstock.declare.sql_separable import Separable, prove_separable, trace
 from penstock.declare.sql_strict import strict_problems
 from penstock.declare.sql_text import fingerprint
-from penstock.declare.sql_times import Origin, time_origins
+from penstock.declare.sql_times import Column, Origin, time_origins, time_ranges
 from penstock.declare.sql_ways import Aggregate, Full, How, Rowwise
 
 __all__ = [
@@ -59,6 +60,16 @@ class OutputColumn:
     """(table, column) pairs that it is computed from, sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was analysed."""
+
+    sql: str
+    schemas: Mapping[str, Shape]
+    file: str
+    line: int
+
+
 @dataclass(frozen=True)
 class View:
     sql: str
@@ -76,8 +87,23 @@ class View:
     separable: Separable
     origins: frozenset[Origin]
     """All that the time column may come from."""
-    parsed: Parsed = field(repr=False, compare=False)
-    query: Query = field(repr=False, compare=False)
+    chance: str | None
+    """What in it gives another answer each time, if anything does."""
+    ranges: tuple[tuple[Column, Column], ...]
+    """Pairs of columns that it compares by order."""
+    given: _Given = field(repr=False, compare=False)
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        return parse(self.given.sql, file=self.given.file, line=self.given.line)
+
+    @cached_property
+    def query(self) -> Query:
+        return resolve(self.parsed, self.given.schemas)[0]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what follows from the text."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("parsed", "query")}
 
     @property
     def lineage(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
@@ -112,7 +138,7 @@ def analyse(
             for o in query.outputs
         )
     expression = trace(query, time) if time is not None else None
-    return View(
+    view = View(
         sql=parsed.sql,
         sources=tables,
         columns=columns,
@@ -123,9 +149,12 @@ def analyse(
         time_expression=expression.sql(dialect=PenstockSpark) if expression is not None else None,
         separable=prove_separable(parsed, query, tables, time),
         origins=time_origins(query, time) if time is not None else frozenset(),
-        parsed=parsed,
-        query=query,
+        chance=next(chances(parsed, query), None),
+        ranges=tuple(time_ranges(query)),
+        given=_Given(sql, dict(schemas), file, line),
     )
+    view.__dict__.update(parsed=parsed, query=query)
+    return view
 
 
 def separable(view: View, time: str) -> Separable:
