@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, DateTime, Dialect, Index, MetaData, String, Table
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Uuid as AnyUuid
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ class Instant(TypeDecorator[int]):
 Text = String()
 Number = BigInteger()
 Flag = BigInteger().with_variant(Boolean(), "postgresql")
-Uuid = String().with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+Uuid = String().with_variant(AnyUuid(as_uuid=False), "postgresql")
 
 metadata = MetaData()
 
