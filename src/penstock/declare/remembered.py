@@ -14,10 +14,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
-
-import sqlglot
 
 T = TypeVar("T")
 
@@ -85,4 +84,4 @@ def _version() -> str:
     own = Path(__file__).parent
     files = [*sorted(own.glob("*.py")), *sorted((own.parent / "model").glob("*.py"))]
     stamps = [(file.name, status.st_size, status.st_mtime_ns) for file in files for status in (file.stat(),)]
-    return repr((sys.version_info[:3], sqlglot.__version__, stamps))  # type: ignore[attr-defined]
+    return repr((sys.version_info[:3], version("sqlglot"), stamps))

@@ -151,7 +151,7 @@ class _Checker:
             if schema is not None and feed.config.time is not None:
                 grain = feed.config.partition if plain else "none"
                 self.problems.extend(time_problems(feed.at("time"), what, feed.config.time, schema, grain))
-            self.problems.extend(rule_problems(feed, schema))
+            self.problems.extend(rule_problems(feed, schema, self.declarations.remembered))
             if not plain:
                 self.problems.extend(idle_settings(feed, takers))
         self.problems.extend(same_files(self.feeds.values()))
