@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-SUITES = ("core", "requests", "simulator", "updates", "bulk", "flowplan", "flows", "queries", "live")
+SUITES = ("core", "requests", "files", "simulator", "updates", "bulk", "flowplan", "flows", "queries", "live")
 RESULTS = Path("bench-results") / "results.json"
 
 

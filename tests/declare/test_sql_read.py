@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from penstock.declare.sql_parse import SqlProblem
+from penstock.declare.sql_facts import SqlProblem
 from penstock.declare.sql_read import LONGEST, read_query
 from penstock.declare.sql_touched import Timed, touched
 from penstock.model.grain import parse_grain

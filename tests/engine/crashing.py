@@ -31,6 +31,7 @@ from penstock.declare.project import read_project
 from penstock.declare.warehouse import Warehouse, load_warehouse
 from penstock.engine import baseload, derive, executor, rows, runtime, sparkwork
 from penstock.engine.executor import Executor
+from penstock.engine.lookout import Lookout
 from penstock.engine.provenance import FILE
 from penstock.engine.reading import restored_state
 from penstock.engine.runtime import Pace, Runtime
@@ -248,8 +249,24 @@ class _Inline:
         pass
 
 
+class InlineLookout(Lookout):
+    """Looks when it is asked, in the thread that asks."""
+
+    def start(self) -> None:
+        pass
+
+    def found(self) -> int:
+        return self._arrivals.scan()
+
+    def is_done(self, idle: bool) -> bool:
+        return idle and not self._arrivals.unsettled and not self._arrivals.scan()
+
+
 class InlineRuntime(Runtime):
     point: Points
+
+    def _lookout(self) -> Lookout:
+        return InlineLookout(self.arrivals, 0.0, self.wake)
 
     def _executor(self) -> Executor:
         made = super()._executor()

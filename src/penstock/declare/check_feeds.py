@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from sqlglot import exp
-
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.config import OF_TABLE
 from penstock.declare.problems import Location, Problem, did_you_mean
-from penstock.declare.sql_model import Block
+from penstock.declare.remembered import Remembered
 from penstock.declare.sqlview import NamedColumn, Shape, SqlProblem, analyse
 from penstock.declare.toml_lines import CONTENT
 from penstock.model.grain import Fixed, Grain, parse_grain
@@ -248,32 +246,36 @@ def _finer_than_a_day(grain: Grain) -> bool:
     return isinstance(grain, Fixed) and grain.width_us < DAY_US
 
 
-def rule_problems(feed: FeedDeclaration, schema: Shape | None) -> Iterator[Problem]:
+def rule_problems(feed: FeedDeclaration, schema: Shape | None, remembered: Remembered) -> Iterator[Problem]:
     """Each rule must be a condition on the columns of a row."""
     for number, rule in enumerate(feed.config.rules):
-        where = feed.at(f"rules.{number}")
-        what = f"feed `{feed.name}`, rule {rule!r}"
-        sql = f"SELECT ({rule}) AS rule FROM `{feed.name}`"
-        try:
-            if not rule.strip():
-                yield Problem(where, f'{what}: expected a condition such as "bytes >= 0"')
-                continue
-            view = analyse(sql, {feed.name: schema} if schema else {}, time=None, file=where.file, line=where.line)
-        except SqlProblem as error:
-            for each in error.problems:
-                expected = each.expected.replace("a SELECT in Spark's SQL", 'a condition such as "bytes >= 0"')
-                yield Problem(where, f"{what}: {each.found}; {expected}")
-            continue
-        type_ = view.columns[0].type if view.columns else None
-        if isinstance(view.query, Block) and (
-            many := view.query.aggregates() or list(view.parsed.tree.find_all(exp.Window))
-        ):
+        for found in remembered.get(_wrong_with, rule, feed.name, schema):
+            yield Problem(feed.at(f"rules.{number}"), f"feed `{feed.name}`, rule {rule!r}{found}")
+
+
+def _wrong_with(rule: str, feed: str, schema: Shape | None) -> list[str]:
+    from sqlglot import exp
+
+    from penstock.declare.sql_model import Block
+
+    if not rule.strip():
+        return [': expected a condition such as "bytes >= 0"']
+    sql = f"SELECT ({rule}) AS rule FROM `{feed}`"
+    try:
+        view = analyse(sql, {feed: schema} if schema else {}, time=None, file="")
+    except SqlProblem as error:
+        said = "a SELECT in Spark's SQL", 'a condition such as "bytes >= 0"'
+        return [f": {each.found}; {each.expected.replace(*said)}" for each in error.problems]
+    type_ = view.columns[0].type if view.columns else None
+    if isinstance(view.query, Block):
+        if many := view.query.aggregates() or list(view.parsed.tree.find_all(exp.Window)):
             name = many[0].sql(dialect="spark").partition("(")[0].lower()
-            yield Problem(where, f"{what}: a rule looks at one row at a time, so it cannot use {name}(…)")
-        elif isinstance(view.query, Block) and view.query.subqueries:
-            yield Problem(where, f"{what}: a rule looks at one row at a time, so it cannot read tables")
-        elif type_ not in ("boolean", None):
-            yield Problem(where, f"{what} gives a {type_}; expected a condition, which is true for good rows")
+            return [f": a rule looks at one row at a time, so it cannot use {name}(…)"]
+        if view.query.subqueries:
+            return [": a rule looks at one row at a time, so it cannot read tables"]
+    if type_ not in ("boolean", None):
+        return [f" gives a {type_}; expected a condition, which is true for good rows"]
+    return []
 
 
 def idle_settings(feed: FeedDeclaration, takers: list[str]) -> Iterator[Problem]:

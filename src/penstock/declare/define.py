@@ -19,8 +19,7 @@ from penstock.declare.definition import Definition, aligned, exact_time, foldabl
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.placing import Placing, place
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sql_incremental import chances
-from penstock.declare.sql_times import time_ranges
+from penstock.declare.remembered import Remembered
 from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
 from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
@@ -66,8 +65,15 @@ def rows_fingerprint(feed: FeedDeclaration, zone: str) -> str:
 
 
 class Definer:
-    def __init__(self, feeds: Mapping[str, FeedDeclaration], feed_schemas: Mapping[str, Schema], zone: str) -> None:
+    def __init__(
+        self,
+        feeds: Mapping[str, FeedDeclaration],
+        feed_schemas: Mapping[str, Schema],
+        zone: str,
+        remembered: Remembered,
+    ) -> None:
         self.feeds, self.feed_schemas, self.zone = feeds, feed_schemas, zone
+        self._remembered = remembered
         self.problems: list[Problem] = []
 
     def problem(self, where: Location, message: str) -> None:
@@ -272,15 +278,14 @@ class Definer:
 
     def _warn(self, declaration: TableDeclaration, table: Table, view: View, done: Mapping[str, Definition]) -> None:
         """What runs, but can hardly be meant."""
-        chance = next(chances(view.parsed, view.query), None)
-        if chance is not None:
-            message = f"table `{declaration.name}`: {chance}, and its rows keep what that was when they were made"
+        if view.chance is not None:
+            message = f"table `{declaration.name}`: {view.chance}, and its rows keep what that was when they were made"
             hint = "use a column of its source, or :partition_start"
             self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
         same = {s.table for s in table.sources if s.window == (SAME.low, SAME.high)} - set(declaration.config.sources)
         moments = [name for name in same if name in done and (done[name].table.is_base or done[name].table.exact_time)]
         times = {(name, (done[name].time or "").lower()) for name in moments}
-        for one, other in time_ranges(view.query) if table.grain is not WHOLE else ():
+        for one, other in view.ranges if table.grain is not WHOLE else ():
             if {(one.table, one.column), (other.table, other.column)} <= times:
                 message = f"table `{declaration.name}` joins rows by a range of time, but reads one {table.grain} at a time, so that none are found across its ends"
                 hint = f'say how far it looks: sources.{other.table} = "PARTITION - 1 .. PARTITION"'
@@ -310,7 +315,8 @@ class Definer:
         declaration = definition.declaration
         assert declaration.sql is not None
         try:
-            view = analyse(
+            view = self._remembered.get(
+                analyse,
                 declaration.sql,
                 read,
                 time=definition.time,

@@ -109,7 +109,8 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.propagate": Entry("comes", "changes that were held back and are followed now are taken up at once"),
     "tables.overrun": _SCHEDULING,
     "tables.absent": Entry(
-        "again", "partitions that waited and need not are made; where a source is waited for now, it goes back to what that has"
+        "again",
+        "partitions that waited and need not are made; where a source is waited for now, it goes back to what that has",
     ),
     "tables.waits": Entry("anew", "rows that were held back are there, or are not"),
     "tables.columns": Entry(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sql_functions import is_chance, is_generator
-from penstock.declare.sql_model import Block
 from penstock.declare.sqlview import SqlProblem, View, analyse
 from penstock.flows.activities import UNKNOWN, Activity, Difference, NewKeys, Typed, Wrong
 from penstock.flows.description import Flow, Target, TypedFlow, typed
 from penstock.flows.snapshots import NoSnapshots, of_every_snapshot
 from penstock.model.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 _ROWS = "rows"
 _PARAMETERS = (":partition_start", ":partition_end")
@@ -30,6 +30,10 @@ class SparkSql:
         self.partitioned, self.by_row = partitioned, by_row
 
     def typed(self, expression: str, columns: Schema) -> Typed:
+        from sqlglot import exp
+
+        from penstock.declare.sql_model import Block
+
         known = {_ROWS: [_Known(column.name, None if column.type == UNKNOWN else column.type) for column in columns]}
         try:
             view = analyse(f"SELECT {expression} AS it FROM {_ROWS}", known, time=None, file="flow")
@@ -52,6 +56,10 @@ class SparkSql:
         return Typed(type_, reads, bool(grouped), frozenset(bare), window)
 
     def _possible(self, expression: str, view: View, nodes: list[exp.Expr], window: bool) -> None:
+        from sqlglot import exp
+
+        from penstock.declare.sql_functions import is_chance, is_generator
+
         if view.parameters and not self.partitioned:
             raise Wrong(
                 f"`{expression}` asks for :{view.parameters[0]}, but the rows are not made by partition; set `partition`"

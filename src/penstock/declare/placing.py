@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from penstock.declare.sql_times import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
+from penstock.declare.sql_facts import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
 from penstock.model.relations import Window
 from penstock.model.tables import Source

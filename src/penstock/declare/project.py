@@ -19,7 +19,8 @@ from pathlib import Path
 from penstock.declare.api import DECLARED, FeedDeclaration, TableDeclaration, keyword_lines
 from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sqlfile import read_sql_table
+from penstock.declare.remembered import Remembered
+from penstock.declare.sqlfile import SqlFile, read_sql_table
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Declarations:
     # Feeds and tables that exist but of which nothing is known, because what declares them cannot be read.
     opaque: frozenset[str] = frozenset()
     file: ConfigFile | None = None
+    remembered: Remembered = field(default_factory=Remembered, repr=False, compare=False)
 
     @property
     def data_path(self) -> str:
@@ -69,13 +71,15 @@ class _Reading:
     tables: list[TableDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     opaque: set[str] = field(default_factory=set)
+    remembered: Remembered = field(default_factory=Remembered)
 
 
 def read_project(folder: Path) -> Declarations:
     """Everything that is declared in a folder. Raises `ProjectError` if there is no penstock.toml to begin with."""
     folder = folder.resolve()
     file = load_config(folder)
-    found = _Reading(folder, problems=list(file.problems))
+    remembered = Remembered(folder / ".penstock" / "understood")
+    found = _Reading(folder, problems=list(file.problems), remembered=remembered)
     for name, config in file.config.feeds.items():
         broken, lines = file.of_feed(name)
         found.feeds.append(FeedDeclaration(name, config, file.at("feeds", name), lines, (), broken))
@@ -93,6 +97,7 @@ def read_project(folder: Path) -> Declarations:
         tuple(found.problems),
         frozenset(found.opaque),
         file,
+        remembered,
     )
 
 
@@ -109,7 +114,7 @@ def _read_folder(found: _Reading, file: ConfigFile) -> None:
             continue
         shown = os.path.relpath(path, found.folder)
         if path.suffix == ".sql":
-            read = read_sql_table(path, shown)
+            read = _read_sql(path, shown, found)
             found.problems.extend(read.problems)
             if read.table is not None:
                 found.tables.append(read.table)
@@ -118,6 +123,14 @@ def _read_folder(found: _Reading, file: ConfigFile) -> None:
         elif path.suffix == ".py":
             _read_module(path, shown, found)
     _forget_modules(place)
+
+
+def _read_sql(path: Path, shown: str, found: _Reading) -> SqlFile:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        return SqlFile(path.stem, None, [Problem(Location(shown, 1), f"not UTF-8 text: {error}")])
+    return found.remembered.get(read_sql_table, text, path.stem, shown)
 
 
 def _forget_modules(place: Path) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
+from penstock.declare.sql_facts import Problem, Shape
 from penstock.declare.sql_functions import is_generator, walk_block
-from penstock.declare.sql_model import Block, Bound, Combined, Output, Query, Relation, Shape
+from penstock.declare.sql_model import Block, Bound, Combined, Output, Query, Relation
 from penstock.declare.sql_names import field_type, item_name, known_columns, names_relation, renamed, trusted, type_of
-from penstock.declare.sql_parse import Parsed, Problem, table_name, visible_cte
+from penstock.declare.sql_parse import Parsed, table_name, visible_cte
 from penstock.declare.sql_types import element, fields, infer, spell, widest
 
 Scope = Sequence[Relation]

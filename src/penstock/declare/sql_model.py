@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from sqlglot import exp
 
@@ -12,18 +11,6 @@ from penstock.declare.sql_functions import aggregates, walk_block
 
 Origin = tuple[str, str]
 """(table, column)"""
-
-
-class NamedColumn(Protocol):
-    """A column of something that a query reads. The type is None where only Spark knows it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> str | None: ...
-
-
-Shape = Sequence[NamedColumn]
 
 
 @dataclass(frozen=True, eq=False)

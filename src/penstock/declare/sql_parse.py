@@ -13,7 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import PenstockError
+from penstock.declare.sql_facts import Problem, SqlProblem
 
 PARAMETERS = ("partition_start", "partition_end")
 _ONE_SELECT = "write one SELECT (it may begin with WITH)"
@@ -25,31 +25,6 @@ class PenstockSpark(Spark):
     (year) for the same, and two different keys would look equal."""
 
     TIME_MAPPING: dict[str, str] = {}  # noqa: RUF012  (the base class declares it so)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing to mend, at one place. `line` and `column` count from 1, in the file."""
-
-    file: str
-    line: int
-    column: int
-    found: str
-    expected: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.found}; {self.expected}"
-
-
-class SqlProblem(PenstockError):
-    """A view's SQL cannot be used. Carries every problem found, in the order of the text."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
-        self.file = self.problems[0].file
-        self.line = self.problems[0].line
-        self.column = self.problems[0].column
-        super().__init__("\n".join(map(str, self.problems)))
 
 
 @dataclass(frozen=True, eq=False)

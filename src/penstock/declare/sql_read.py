@@ -19,8 +19,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from penstock.declare.problems import did_you_mean
 from penstock.declare.sql_allowed import ALLOWED, WORDS
 from penstock.declare.sql_columns import resolve
-from penstock.declare.sql_model import Query, Shape
-from penstock.declare.sql_parse import Parsed, Problem, SqlProblem, Text, names_cte, parse, table_name, tables_read
+from penstock.declare.sql_facts import Problem, Shape, SqlProblem
+from penstock.declare.sql_model import Query
+from penstock.declare.sql_parse import Parsed, Text, names_cte, parse, table_name, tables_read
 
 LONGEST = 50_000
 MOST_WORDS = 4_000

@@ -7,24 +7,13 @@ PARTITION BY, DISTINCT) brings together only rows that agree on the time column.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.declare.sql_facts import Separable
 from penstock.declare.sql_incremental import group_keys, misfits, unknown_relation
 from penstock.declare.sql_model import Block, Combined, Query, Relation, output_index
 from penstock.declare.sql_parse import Parsed
-
-
-@dataclass(frozen=True)
-class Separable:
-    """Truthy if proved."""
-
-    yes: bool
-    why: str
-
-    def __bool__(self) -> bool:
-        return self.yes
 
 
 def prove_separable(parsed: Parsed, query: Query, tables: tuple[str, ...], time: str | None) -> Separable:

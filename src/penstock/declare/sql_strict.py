@@ -13,12 +13,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.declare.problems import did_you_mean
+from penstock.declare.sql_facts import Problem
 from penstock.declare.sql_functions import aggregates, is_aggregate, is_generator, walk_block
 from penstock.declare.sql_incremental import function_name, group_keys, unknown_relation
 from penstock.declare.sql_model import Block, Combined, Query
 from penstock.declare.sql_names import type_of
 from penstock.declare.sql_names_of_spark import FUNCTIONS
-from penstock.declare.sql_parse import Parsed, Problem
+from penstock.declare.sql_parse import Parsed
 from penstock.declare.sql_types import INTEGERS, TIMES, decimal_of, infer
 
 _SELECT = {

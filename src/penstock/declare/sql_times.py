@@ -8,83 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.declare.sql_facts import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
 from penstock.declare.sql_functions import is_aggregate
 from penstock.declare.sql_incremental import group_keys
 from penstock.declare.sql_model import Block, Bound, Combined, Query, Relation, output_index
 from penstock.declare.sql_parse import PenstockSpark
 from penstock.declare.sql_types import infer
 
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Moved, but not out of the day (week, month …) that it was in, by so many days at most."""
-
-    unit: str
-    back: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Rounded:
-    """Rounded down to a multiple of so many microseconds since 1970."""
-
-    micros: int
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Moved by a constant, or by something between two; days and months are those of the calendar."""
-
-    months: tuple[int, int] = (0, 0)
-    days: tuple[int, int] = (0, 0)
-    micros: tuple[int, int] = (0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """As a time without zone: where a clock is set back, two moments become one."""
-
-
-Step = Within | Rounded | Moved | Local
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table."""
-
-    table: str
-    column: str
-    steps: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A bound of the partition itself."""
-
-    name: str
-    steps: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Something else, as it is written."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """One of the values of several rows: those that agree on the keys."""
-
-    text: str
-    values: frozenset[Origin]
-    keys: tuple[frozenset[Origin], ...]
-
-
-Origin = Column | Bounds | Unknown | Chosen
 _DAY = Within("day")
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.declare.api import TableDeclaration
@@ -35,13 +34,10 @@ class SqlFile:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_sql_table(path: Path, shown: str) -> SqlFile:
-    found = SqlFile(path.stem)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        found.problems.append(Problem(Location(shown, 1), f"not UTF-8 text: {error}"))
-        return found
+def read_sql_table(text: str, name: str, shown: str) -> SqlFile:
+    """The text of a file of this name."""
+    found = SqlFile(name)
+    lines = text.splitlines()
     body = next((n for n, line in enumerate(lines) if line.strip() and not line.strip().startswith("--")), len(lines))
     settings, written, description, readable = _header(lines[:body], shown, found.problems)
     checked = validate(TableConfig, settings)
@@ -50,7 +46,7 @@ def read_sql_table(path: Path, shown: str) -> SqlFile:
         found.problems.append(Problem(Location(shown, max(1, len(lines))), "there is no SELECT below the header"))
         return found
     table = TableDeclaration(
-        checked.value.name or path.stem,
+        checked.value.name or name,
         checked.value,
         Location(shown, body + 1),
         sql,

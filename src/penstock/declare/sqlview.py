@@ -3,32 +3,23 @@
 view = analyse(text, {"flows": schema}, time="hour", file="views/traffic.sql")
 view.sources      # ('flows',)
 view.how.why      # 'incremental: GROUP BY with sum, count'
+
+The parser is loaded when a text is analysed, and not for what was understood before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from penstock.declare.sql_columns import resolve
-from penstock.declare.sql_incremental import classify
-from penstock.declare.sql_model import NamedColumn, Query, Shape
-from penstock.declare.sql_names import known_columns
-from penstock.declare.sql_parse import (
-    Parsed,
-    PenstockSpark,
-    Problem,
-    SqlProblem,
-    parse,
-    source_lines,
-    sources,
-    tables_read,
-)
-from penstock.declare.sql_separable import Separable, prove_separable, trace
-from penstock.declare.sql_strict import strict_problems
-from penstock.declare.sql_text import fingerprint
-from penstock.declare.sql_times import Origin, time_origins
+from penstock.declare.sql_facts import Column, NamedColumn, Origin, Problem, Separable, Shape, SqlProblem
 from penstock.declare.sql_ways import Aggregate, Full, How, Rowwise
+
+if TYPE_CHECKING:
+    from penstock.declare.sql_model import Query
+    from penstock.declare.sql_parse import Parsed
 
 __all__ = [
     "Aggregate",
@@ -59,6 +50,16 @@ class OutputColumn:
     """(table, column) pairs that it is computed from, sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was analysed."""
+
+    sql: str
+    schemas: Mapping[str, Shape]
+    file: str
+    line: int
+
+
 @dataclass(frozen=True)
 class View:
     sql: str
@@ -76,8 +77,27 @@ class View:
     separable: Separable
     origins: frozenset[Origin]
     """All that the time column may come from."""
-    parsed: Parsed = field(repr=False, compare=False)
-    query: Query = field(repr=False, compare=False)
+    chance: str | None
+    """What in it gives another answer each time, if anything does."""
+    ranges: tuple[tuple[Column, Column], ...]
+    """Pairs of columns that it compares by order."""
+    given: Given = field(repr=False, compare=False)
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        from penstock.declare.sql_parse import parse
+
+        return parse(self.given.sql, file=self.given.file, line=self.given.line)
+
+    @cached_property
+    def query(self) -> Query:
+        from penstock.declare.sql_columns import resolve
+
+        return resolve(self.parsed, self.given.schemas)[0]
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what follows from the text."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("parsed", "query")}
 
     @property
     def lineage(self) -> Mapping[str, tuple[tuple[str, str], ...]]:
@@ -93,47 +113,27 @@ def analyse(
 
     A schema may be that of a table or the `columns` of a view, where some types may be unknown.
     Raises `SqlProblem` with all that is wrong. Columns of tables without a schema are not checked."""
-    parsed = parse(sql, file=file, line=line)
-    query, problems = resolve(parsed, schemas)
-    tables = _spelled(tables_read(parsed.tree), schemas)
-    if time is not None and query.outputs is not None:
-        names = [o.name for o in query.outputs if o.name]
-        if time.lower() not in (name.lower() for name in names):
-            found = f"the time column `{time}` is not among the output columns"
-            problems.append(parsed.text.problem(parsed.tokens[0].start, found, known_columns(time, names)))
-    if strict and not problems:
-        problems += strict_problems(parsed, query)
-    if problems:
-        raise SqlProblem(problems)
-    columns = None
-    if query.outputs is not None:
-        columns = tuple(
-            OutputColumn(o.name or "", None if o.type == "void" else o.type, tuple(sorted(o.origins)))
-            for o in query.outputs
-        )
-    expression = trace(query, time) if time is not None else None
-    return View(
-        sql=parsed.sql,
-        sources=tables,
-        columns=columns,
-        parameters=parsed.parameters,
-        fingerprint=fingerprint(parsed),
-        how=classify(parsed, query, tables),
-        time=time,
-        time_expression=expression.sql(dialect=PenstockSpark) if expression is not None else None,
-        separable=prove_separable(parsed, query, tables, time),
-        origins=time_origins(query, time) if time is not None else frozenset(),
-        parsed=parsed,
-        query=query,
-    )
+    from penstock.declare import sql_analysis
+
+    return sql_analysis.analyse(sql, schemas, time=time, file=file, line=line, strict=strict)
 
 
 def separable(view: View, time: str) -> Separable:
     """Whether one query over several time partitions of the source gives the rows of one query for each."""
+    from penstock.declare.sql_separable import prove_separable
+
     return prove_separable(view.parsed, view.query, view.sources, time)
 
 
-def _spelled(tables: tuple[str, ...], schemas: Mapping[str, Shape]) -> tuple[str, ...]:
-    """Names as declared: Spark does not tell `Flows` from `flows`."""
-    declared = {name.lower(): name for name in schemas}
-    return tuple(declared.get(name.lower(), name) for name in tables)
+def sources(sql: str, *, file: str = "<sql>", line: int = 1) -> tuple[str, ...]:
+    """The tables that a query reads."""
+    from penstock.declare import sql_parse
+
+    return sql_parse.sources(sql, file=file, line=line)
+
+
+def source_lines(sql: str, *, file: str = "<sql>", line: int = 1) -> dict[str, int]:
+    """The tables that a query reads, each with the line of the file where it is first named."""
+    from penstock.declare import sql_parse
+
+    return sql_parse.source_lines(sql, file=file, line=line)

@@ -47,6 +47,7 @@ def check_project(
     """The warehouse, or None, with everything that is wrong. `known` holds schemas that were inferred before."""
     checker = _Checker(declarations, dict(known or {}))
     warehouse = checker.run()
+    declarations.remembered.keep()
     return warehouse, sorted(set(checker.problems))
 
 
@@ -89,7 +90,7 @@ class _Checker:
         self._check_feeds()
         read = {name: self._sources(table) for name, table in self.tables.items()}
         graph = self._graph({name: self._table(table, read[name]) for name, table in self.tables.items()})
-        define = Definer(self.feeds, self.feed_schemas, self.zone)
+        define = Definer(self.feeds, self.feed_schemas, self.zone, self.declarations.remembered)
         definitions: dict[str, Definition] = {}
         for name in graph.order:
             definitions[name] = define(self.tables[name], graph.tables[name], definitions)
@@ -150,7 +151,7 @@ class _Checker:
             if schema is not None and feed.config.time is not None:
                 grain = feed.config.partition if plain else "none"
                 self.problems.extend(time_problems(feed.at("time"), what, feed.config.time, schema, grain))
-            self.problems.extend(rule_problems(feed, schema))
+            self.problems.extend(rule_problems(feed, schema, self.declarations.remembered))
             if not plain:
                 self.problems.extend(idle_settings(feed, takers))
         self.problems.extend(same_files(self.feeds.values()))
@@ -245,7 +246,9 @@ class _Checker:
     def _read_from_sql(self, table: TableDeclaration) -> dict[str, Location] | None:
         assert table.sql is not None
         try:
-            found = source_lines(table.sql, file=table.where.file, line=table.sql_line)
+            found = self.declarations.remembered.get(
+                source_lines, table.sql, file=table.where.file, line=table.sql_line
+            )
         except SqlProblem as error:
             self.problems.extend(sql_problems(error))
             return None

@@ -7,11 +7,6 @@ cannot be read, or that was gone when it was to be loaded, is told and looked at
 
 from __future__ import annotations
 
-import glob
-import os
-import re
-import stat
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +17,10 @@ from sqlalchemy import Connection
 
 from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
 from penstock.declare.api import FeedDeclaration
+from penstock.engine.folders import Seen, Tree, Watches
 from penstock.engine.inspect import checksum_of, look_at
+from penstock.engine.landing import Landing
+from penstock.engine.patterns import Pattern
 from penstock.engine.provenance import order_of
 from penstock.engine.records import Malformed
 from penstock.model.grain import zone_of
@@ -30,19 +28,10 @@ from penstock.model.schema import Schema
 from penstock.model.time import parse_instant
 from penstock.store.store import Store
 
-# Names by which writers mark what is not ready yet.
-_UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
 _AT_ONCE = 500
 EMPTY = "the file is empty"
 # Seen, but gone, changed or not to be opened when it was wanted. Nothing is wrong with it, as far as is known.
 UNREAD = "unread"
-_OUTPUT = re.compile(r"\.(csv|json|parquet)$", re.IGNORECASE)
-
-
-@dataclass(slots=True)
-class Seen:
-    size: int
-    mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,96 +60,61 @@ class Arrivals:
     ) -> None:
         self._store = store
         self._folder = folder
-        self._feeds = feeds
         self._schema_of = schema_of
         self._now_us = now_us
-        self._seen: dict[str, dict[str, Seen]] = {feed.name: {} for feed in feeds}
-        # Files that changed a moment ago, and since when they are as they are.
-        self._fresh: dict[str, dict[str, tuple[Seen, int]]] = {feed.name: {} for feed in feeds}
-        self.unsettled = False
+        self.watches = Watches()
+        self.landings = {feed.name: Landing(feed, folder, self.watches) for feed in feeds}
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there are files that changed a moment ago."""
+        return any(landing.unsettled for landing in self.landings.values())
 
     def scan(self) -> int:
-        """Log what is new and return how many events that made."""
-        self.unsettled = False
-        return sum(self._scan(feed) for feed in self._feeds)
+        """Look at everything there is, log what is new, and return how many events that made."""
+        made = 0
+        for landing in self.landings.values():
+            with landing.lock:
+                landing.look()
+                made += self.log(landing)
+        return made
 
-    def markers(self, feed: FeedDeclaration) -> set[str]:
-        """The files that hold promises, no rows."""
-        pattern = feed.config.punctuation
-        return {self._uri(path) for _, path, _ in self._listed(pattern)} if pattern else set()
+    def log(self, landing: Landing) -> int:
+        """Log what was found, and return how many events that made."""
+        ready = landing.ready()
+        return sum(self._log(landing, ready[start : start + _AT_ONCE]) for start in range(0, len(ready), _AT_ONCE))
+
+    def is_marker(self, feed: str, uri: str) -> bool:
+        """Whether a file holds a promise, no rows."""
+        return self.landings[feed].is_marker(str(self._folder / uri))
 
     def promised(self, feed: FeedDeclaration) -> int | None:
         """Up to which time the markers that lie there promise that all has come."""
         found = []
-        for uri in self.markers(feed):
-            with suppress(Malformed, OSError):
-                found.append(self._promise(feed, str(self._folder / uri), 0).upto_us)
+        if feed.config.punctuation:
+            tree = Tree(Pattern(self._folder, feed.config.punctuation))
+            tree.look()
+            for path in tree.fresh:
+                with suppress(Malformed, OSError):
+                    found.append(self._promise(feed, path, 0).upto_us)
         return max(found, default=None)
-
-    def path_of(self, uri: str) -> Path:
-        return self._folder / uri
 
     def look_again(self, feed: str, uri: str) -> None:
         """A file could not be loaded; it may be there again before anyone saw that it was gone."""
-        self._seen.get(feed, {}).pop(str(self._folder / uri), None)
+        if feed in self.landings:
+            self.landings[feed].look_again(str(self._folder / uri))
 
-    def _listed(self, pattern: str) -> list[tuple[int, str, os.stat_result]]:
-        """Files that match, oldest first."""
-        found = []
-        loops: dict[str, bool] = {}
-        for path in glob.iglob(str(Path(glob.escape(str(self._folder)), pattern)), recursive=True):
-            place, name = os.path.split(path)
-            if _UNFINISHED.search(name):
-                continue
-            try:
-                status = os.stat(path)
-            except OSError:
-                continue  # gone, or a link that leads nowhere
-            if not stat.S_ISREG(status.st_mode) and not (stat.S_ISDIR(status.st_mode) and _OUTPUT.search(name)):
-                continue
-            if "**" in pattern and loops.setdefault(place, _in_a_loop(place)):
-                continue
-            found.append((status.st_mtime_ns, path, status))
-        return sorted(found, key=lambda entry: entry[:2])
+    def close(self) -> None:
+        self.watches.close()
 
     def _uri(self, path: str) -> str:
-        try:
-            return str(Path(path).relative_to(self._folder))
-        except ValueError:
-            return path
+        """The name by which a file goes; bytes that are no text are spelled out."""
+        begin = f"{self._folder}/"
+        name = path[len(begin) :] if path.startswith(begin) else path
+        return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
-    def _scan(self, feed: FeedDeclaration) -> int:
-        seen = self._seen[feed.name]
-        settle_ns = feed.config.settle * 1000
-        fresh: list[tuple[str, Seen]] = []
-        listed = self._listed(feed.config.path)
-        promises = self._listed(feed.config.punctuation) if feed.config.punctuation else []
-        marked = {path for _, path, _ in promises}
-        if promises:
-            listed = sorted([*(e for e in listed if e[1] not in marked), *promises], key=lambda entry: entry[:2])
-        wall_ns, now_ns = time.time_ns(), time.monotonic_ns()
-        waited, waits = self._fresh[feed.name], {}
-        for mtime_ns, path, status in listed:
-            found = Seen(status.st_size, mtime_ns)
-            if seen.get(path) == found:
-                continue
-            if wall_ns - mtime_ns < settle_ns:
-                # Its time may be wrong, or ahead of our clock: then it counts for how long it is as it is.
-                before, since_ns = waited.get(path, (found, now_ns))
-                waits[path] = (found, since_ns if before == found else now_ns)
-                if now_ns - waits[path][1] < settle_ns:
-                    self.unsettled = True
-                    continue
-            fresh.append((path, found))
-        self._fresh[feed.name] = waits
-        # One that is gone is new when it comes again.
-        self._seen[feed.name] = {path: seen[path] for _, path, _ in listed if path in seen}
-        made = 0
-        for start in range(0, len(fresh), _AT_ONCE):
-            made += self._log(feed, fresh[start : start + _AT_ONCE], marked)
-        return made
-
-    def _log(self, feed: FeedDeclaration, fresh: list[tuple[str, Seen]], markers: set[str]) -> int:
+    def _log(self, landing: Landing, fresh: list[tuple[str, Seen]]) -> int:
+        feed = landing.feed
         with self._store.read() as conn:
             rows = self._store.known_files(conn, feed.name, [self._uri(path) for path, _ in fresh])
         schema = self._schema_of(feed.name)
@@ -170,17 +124,16 @@ class Arrivals:
             row = rows.get(uri)
             if row is None or row.size_bytes != found.size or row.mtime_ns != found.mtime_ns:
                 try:
-                    looks.append(self._look(feed, schema, path, found, path in markers))
+                    looks.append(self._look(feed, schema, path, found, landing.is_marker(path)))
                 except FileNotFoundError:
+                    landing.forget(path)
                     continue
-                except OSError as error:
+                except Exception as error:
                     # Not remembered as seen: it is tried again at the next look.
-                    reason = f"cannot be read: {error.strerror or error}; it is tried again"
-                    if isinstance(error, IsADirectoryError):
-                        reason = f"is a folder, expected a file; for the files in it write {feed.config.path}/*"
-                    looks += self._not_read(path, found, rows.get(uri), reason)
+                    landing.forget(path)
+                    looks += self._not_read(path, found, rows.get(uri), _why_not(error, feed))
                     continue
-            self._seen[feed.name][path] = found
+            landing.taken(path)
         events: list[Event] = []
         if looks:
             with self._store.write() as conn:
@@ -202,6 +155,8 @@ class Arrivals:
         reason: str | None = None
         promise: PunctuationArrived | None = None
         try:
+            if not path.isascii():
+                path.encode()
             if marker:
                 promise = self._promise(feed, path, now_us)
                 checksum = checksum_of(Path(path))
@@ -248,9 +203,12 @@ class Arrivals:
             raise Malformed(f"a marker file must hold one time: {error}") from None
 
 
-def _in_a_loop(place: str) -> bool:
-    """Whether a folder is reached through a link to a folder above it: then its files have shorter names, too."""
-    folder = Path(place)
-    return any(
-        each.is_symlink() and each.parent.resolve().is_relative_to(each.resolve()) for each in (folder, *folder.parents)
-    )
+def _why_not(error: Exception, feed: FeedDeclaration) -> str:
+    """Why nothing is known of a file."""
+    if isinstance(error, IsADirectoryError):
+        return f"is a folder, expected a file; for the files in it write {feed.config.path}/*"
+    if isinstance(error, UnicodeEncodeError):
+        return "has a name that is not UTF-8; rename it"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}; it is tried again"
+    return f"cannot be looked at: {type(error).__name__}: {str(error)[:300]}; it is tried again"

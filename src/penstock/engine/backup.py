@@ -254,7 +254,7 @@ def copy_database(store: Store, path: Path) -> None:
 def replace_rows(source: Connection, target: Store) -> None:
     """Everything that a store has is replaced by what another has, in one transaction."""
     with target.write() as conn:
-        ddl.metadata.create_all(conn, checkfirst=True)
+        ddl.create(conn)
         for index in ddl.indices:
             index.create(conn, checkfirst=True)
         for table in _TABLES:

@@ -28,7 +28,6 @@ def offered(
     A table that was left out for a while holds what it had loaded until then, and only gets the rest. So does one that was
     new while a file was away which is back now: for another table of the feed it is nothing new.
     """
-    markers = {name: arrivals.markers(feed) for name, feed in warehouse.feeds.items()}
     for name, table in warehouse.graph.tables.items():
         before = state.tables.get(name)
         if table.feed is None or table.leader is not None:
@@ -39,12 +38,13 @@ def offered(
             continue  # all that came of the feed was told to it
         # What it is made anew from may be gone: then its rows are taken along, or it says so.
         found = store.delivered(conn, table.feed) if anew else store.not_loaded(conn, name, table.feed)
-        told = markers[table.feed] | (_told(before, state) if before is not None and not anew else set())
-        rows = [row for row in found if row.uri not in told]
+        told = _told(before, state) if before is not None and not anew else set()
+        feed = warehouse.feeds[table.feed]
+        rows = [row for row in found if row.uri not in told and not arrivals.is_marker(feed.name, row.uri)]
         if not anew:
             rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
-        order = warehouse.feeds[table.feed].config.order
-        promised = arrivals.promised(warehouse.feeds[table.feed]) if rows and anew else None
+        order = feed.config.order
+        promised = arrivals.promised(feed) if rows and anew else None
         if promised is None and rows:
             promised = _promised(store, conn, table.feed)
         for some in (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)):

@@ -33,6 +33,7 @@ from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
 from penstock.engine.identity import Identity
 from penstock.engine.leftovers import delete_files, sweep, swept, unpublished, written_by_a_job
+from penstock.engine.lookout import Lookout
 from penstock.engine.offering import offered
 from penstock.engine.presence import check_presence
 from penstock.engine.reading import restored_state
@@ -97,6 +98,7 @@ class Runtime:
         self.arrivals = Arrivals(
             store, warehouse.declarations.folder, list(warehouse.feeds.values()), self.schemas.known, self.clock.now_us
         )
+        self.lookout = self._lookout()
 
     # Life
 
@@ -161,6 +163,7 @@ class Runtime:
     def close(self) -> None:
         for track in self._tracks:
             track.end()
+        self.arrivals.close()
         if not self._broken:
             with self.store.write() as conn:
                 mine = self.store.fact(conn, "owner") == self.owner
@@ -176,18 +179,16 @@ class Runtime:
 
     def run(self, until_idle: bool = False, on_round: Callable[[], None] = lambda: None) -> None:
         self.replication.start()
+        self.lookout.start()
         try:
             self._loop(until_idle, on_round)
         finally:
+            self.lookout.stop()
             self.replication.stop(finish=until_idle and not self._broken)
 
     def _loop(self, until_idle: bool, on_round: Callable[[], None]) -> None:
-        next_scan = 0.0
         while True:
-            found = 0
-            if monotonic() >= next_scan and not self._stop.is_set():
-                found = self.arrivals.scan()
-                next_scan = monotonic() + self.pace.scan_s
+            found = self.lookout.found()
             self.tail()
             if monotonic() - self._marked_at >= MARK_EVERY_S:
                 self._marked_at = monotonic()
@@ -202,13 +203,13 @@ class Runtime:
                 return
             if started or found:
                 continue
-            if until_idle and not self.arrivals.unsettled and self.controller.idle and not self.arrivals.scan():
+            if until_idle and self.lookout.is_done(self.controller.idle):
                 return
             self._maintain()
-            self._wait(next_scan)
+            self._wait()
 
-    def _wait(self, next_scan: float) -> None:
-        seconds = min(self.pace.log_s, max(0.0, next_scan - monotonic()))
+    def _wait(self) -> None:
+        seconds = self.pace.log_s
         wake = self.controller.wake_at_us
         if wake is not None:
             seconds = min(seconds, max(0.01, self.clock.wall_s(wake - self.clock.now_us())))
@@ -269,6 +270,9 @@ class Runtime:
             table = state.tables.get(running.job.table)
             if table is not None and table.overrun and table.running is running:
                 self._track(number).stop(running.job)
+
+    def _lookout(self) -> Lookout:
+        return Lookout(self.arrivals, self.pace.scan_s, self.wake)
 
     def _track(self, number: int) -> _Track:
         while len(self._tracks) <= number:

@@ -22,7 +22,7 @@ from penstock.app import Warehouse
 from penstock.control.explain import explain
 from penstock.control.overview import overview
 from penstock.declare.contracts import DEFAULT, contract_of
-from penstock.declare.sql_parse import SqlProblem
+from penstock.declare.sql_facts import SqlProblem
 from penstock.engine.asked import Asked
 from penstock.engine.front import Busy, Front
 from penstock.engine.versions import QueryError

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, delete, func, insert, not_, or_, select, update
 from sqlalchemy import event as sa_event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
@@ -196,7 +196,11 @@ class Store:
             raise Fenced(f"another process ({found or 'none'}) runs this project now; this one stops")
 
     def _upsert(self, table: Any, rows: dict[str, Any] | list[dict[str, Any]], key: list[str]) -> Any:
-        dialect: Any = sqlite if self.is_sqlite else postgresql
+        dialect: Any = sqlite
+        if not self.is_sqlite:
+            from sqlalchemy.dialects import (
+                postgresql as dialect,
+            )  # not for everyone: it takes longer than most commands do
         statement = dialect.insert(table).values(rows)
         names = rows[0] if isinstance(rows, list) else rows
         rest = {name: statement.excluded[name] for name in names if name not in key}

@@ -37,7 +37,7 @@ class Catalogue:
     def create(self, conn: Connection, at_us: int = 0) -> None:
         """All tables, indices and the first snapshot; what is there already stays, also a lake that DuckDB made."""
         lock(conn)
-        ddl.metadata.create_all(conn, checkfirst=True)
+        ddl.create(conn)
         for index in ddl.indices:
             index.create(conn, checkfirst=True)
         kept = dict(

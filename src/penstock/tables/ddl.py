@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Dialect, Index, MetaData, String, Table
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import BigInteger, Boolean, Column, Connection, DateTime, Dialect, Index, MetaData, String, Table
+from sqlalchemy import Uuid as AnyUuid
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ class Instant(TypeDecorator[int]):
 Text = String()
 Number = BigInteger()
 Flag = BigInteger().with_variant(Boolean(), "postgresql")
-Uuid = String().with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+Uuid = String().with_variant(AnyUuid(as_uuid=False), "postgresql")
 
 metadata = MetaData()
 
@@ -207,11 +207,9 @@ pin = Table(
 _live = own_file.c.end_snapshot.is_(None)
 _ended = own_file.c.end_snapshot.is_not(None)
 indices = (
-    Index("penstock_ix_file_live", own_file.c.table_id, own_file.c.partition_us,
-          sqlite_where=_live, postgresql_where=_live),
+    Index("penstock_ix_file_live", own_file.c.table_id, own_file.c.partition_us, sqlite_where=_live),
     # Both are partial so that no planner takes the one for the other.
-    Index("penstock_ix_file_end", own_file.c.table_id, own_file.c.end_snapshot,
-          sqlite_where=_ended, postgresql_where=_ended),
+    Index("penstock_ix_file_end", own_file.c.table_id, own_file.c.end_snapshot, sqlite_where=_ended),
     Index("penstock_ix_file_content", own_file.c.table_id, own_file.c.content_snapshot),
     Index("penstock_ix_pin", pin.c.until_us),
     Index("penstock_ix_scheduled", scheduled.c.path),
@@ -229,3 +227,12 @@ indices = (
     Index("penstock_ix_name_mapping", name_mapping.c.mapping_id),
     Index("penstock_ix_schema_versions", schema_versions.c.table_id),
 )  # fmt: skip
+
+
+def create(conn: Connection) -> None:
+    """Make what is not there yet."""
+    if conn.dialect.name == "postgresql":
+        # Said only here: to say it of an index loads all that belongs to PostgreSQL.
+        for index, rows in zip(indices, (_live, _ended), strict=False):
+            index.dialect_options["postgresql"]["where"] = rows
+    metadata.create_all(conn, checkfirst=True)
