@@ -8,6 +8,9 @@ Updates are not interrupted. So before a job takes a track two losses are compar
   if it waits    until the next of the jobs ends that keep the better ones waiting as well, in R seconds: benefit * R, and as many
                  times more as jobs like it would follow on that track until the tracks are not busy any more (D / E; D as in `patient`).
 
+A backfill can be far longer than the usual updates of its table, and its benefit grows while it waits. So whatever that is, jobs on old
+partitions that take as long as the shortest period leave as many tracks as the tables need whose batches come meanwhile; one may always run.
+
 It starts if waiting costs at least `care` times as much. Tables that are not busy with what goes before a job hold nothing back, so
 where all is served anyway no track idles. How slow the machine is shows in the jobs that finish.
 """
@@ -18,6 +21,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import accumulate
+from math import ceil, inf
 from typing import Any
 
 from penstock.model.graph import Graph
@@ -64,6 +68,11 @@ class Order:
         self._keys = [entry[0] for entry in entries]
         self._weight = [0.0, *accumulate(entry[1] for entry in entries)]
         self._load = [0.0, *accumulate(entry[2] for entry in entries)]
+        periods = sorted(
+            (self._graph.updated_every_us[name] / SECOND_US, entry[2]) for name, entry in self._tables.items()
+        )
+        self._periods_s = [period for period, _ in periods]
+        self._within = [0.0, *accumulate(load for _, load in periods)]
 
     def key(self, table: str) -> float:
         """Where it goes: the smaller, the sooner."""
@@ -75,6 +84,14 @@ class Order:
     def before(self, key: float) -> int:
         """How many tables go before."""
         return bisect_left(self._keys, key)
+
+    def within(self, seconds: float) -> float:
+        """The load of the tables whose next batch comes in so much time."""
+        return self._within[bisect_right(self._periods_s, seconds)]
+
+    @property
+    def shortest_s(self) -> float:
+        return self._periods_s[0] if self._periods_s else inf
 
     def load(self, first: int) -> float:
         return self._load[first]
@@ -163,7 +180,8 @@ class Hold(Placement):
             if order is not None and job.awaited_us is None:
                 if held is None:
                     held = _held(situation, order, slow)
-                if not self._worth(situation, job, held, busy_s, slow, order):
+                begun = sum(situation.ready[start.table].expected_s * slow >= order.shortest_s for start in starts)
+                if not self._worth(situation, job, held, busy_s, slow, order, begun):
                     refused += 1
                     if refused >= self.tries:
                         break
@@ -182,22 +200,27 @@ class Hold(Placement):
         busy_s: float,
         slow: float,
         order: Order,
+        begun: int,
     ) -> bool:
         """Whether to wait would cost more than to start."""
         gain_s = job.gain_us / SECOND_US
         if job.late:
             gain_s += job.history_weight * job.late * (situation.now_us - job.late_since_us) / SECOND_US
         benefit = order.slack(job.table) * job.inherited * gain_s
+        length = job.expected_s * slow
+        factor = self.headroom * slow
+        if job.late and length >= order.shortest_s:
+            long = sum(run.expected_s * slow >= order.shortest_s for run in situation.running.values())
+            if long + begun >= max(1, situation.tracks - ceil(factor * order.within(length) - 1e-9)):
+                return False
         key = -self.better * benefit / job.expected_s
         blocking = [left for left, its in held if its >= key]
         first = order.before(key) if blocking else 0
         if not first:
             return True
-        factor = self.headroom * slow
         tracks = situation.tracks - 1 - len(blocking)
         if order.load(first) * factor <= tracks:
             return True
-        length = job.expected_s * slow
         loss, at = 0.0, 0.0
         here = order.unserved(first, tracks / factor)
         for left in (*blocking, length):
