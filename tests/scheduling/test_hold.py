@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from penstock.scheduling.jobs import ReadyJob, ReadyJobs, RunningJob, Situation
+from penstock.scheduling.jobs import FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.hold import Order
+from penstock.scheduling.placement.hold import Hold, Order
 from penstock.scheduling.policies import bound, find_policy
 from penstock.sim.lean import _Outlook
 from penstock.sim.scenario import Scenario, SimTable
@@ -69,3 +69,13 @@ def test_the_order_is_the_same_however_costs_came_about() -> None:
         for capacity in (0.0, 0.3, 1.0, 2.5):
             assert changed.unserved(first, capacity) == anew.unserved(first, capacity)
     assert [changed.key(name) for name in names] == [anew.key(name) for name in names]
+
+
+def test_how_slow_the_machine_is() -> None:
+    def seen(*done: FinishedJob) -> float:
+        return Hold(forget=0.5).remember(Situation(0, ReadyJobs(), {}, (), 1, {}, done))["slowness"]
+
+    assert seen(FinishedJob("a", 0, 0, 2.0, 6.0)) == 2.0
+    # Of a job of which nothing was expected, one learns nothing; of one that failed, that it is at most twice as slow.
+    assert seen(FinishedJob("a", 0, 0, 0.0, 6.0)) == 1.0
+    assert seen(FinishedJob("a", 0, 0, 2.0, 60.0, failed=True)) == 1.5

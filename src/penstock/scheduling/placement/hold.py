@@ -156,6 +156,8 @@ class Hold(Placement):
         """How slow the machine is now, against what was expected: the latest jobs count most."""
         slowness = float(situation.memory.get("slowness", 1.0))
         for done in situation.finished:
+            if done.expected_s <= 0:
+                continue  # nothing was expected of it
             seen = done.took_s / done.expected_s
             if done.failed:
                 # It shows at most that the machine is slower than was thought, and perhaps only a time-out.
