@@ -41,11 +41,13 @@ class Order:
 
     def __init__(self, graph: Graph, jobs: Iterable[Recurring]) -> None:
         self._graph = graph
-        self._tables: dict[str, tuple[float, float, float, float]] = {}
-        self._sorted: list[tuple[float, str]] = []
-        for job in jobs:
-            self._tables[job.table] = self._entry(job)
+        self._tables = {job.table: self._entry(job) for job in jobs}
         self._sorted = sorted((entry[0], name) for name, entry in self._tables.items())
+        # In this order: indices, weights, loads. And the tables by period, which does not change.
+        self._keys = [key for key, _ in self._sorted]
+        self._weights = [self._tables[name][1] for _, name in self._sorted]
+        self._loads = [self._tables[name][2] for _, name in self._sorted]
+        self._by_period = sorted((graph.updated_every_us[name] / SECOND_US, name) for name in self._tables)
         self._summed()
 
     def _entry(self, job: Recurring) -> tuple[float, float, float, float]:
@@ -58,21 +60,20 @@ class Order:
 
     def change(self, jobs: Iterable[Recurring]) -> None:
         for job in jobs:
-            del self._sorted[bisect_left(self._sorted, (self._tables[job.table][0], job.table))]
-            self._tables[job.table] = self._entry(job)
-            insort(self._sorted, (self._tables[job.table][0], job.table))
+            n = bisect_left(self._sorted, (self._tables[job.table][0], job.table))
+            del self._sorted[n], self._keys[n], self._weights[n], self._loads[n]
+            key, weight, load, _ = self._tables[job.table] = self._entry(job)
+            n = bisect_left(self._sorted, (key, job.table))
+            self._sorted.insert(n, (key, job.table))
+            self._keys.insert(n, key)
+            self._weights.insert(n, weight)
+            self._loads.insert(n, load)
         self._summed()
 
     def _summed(self) -> None:
-        entries = [self._tables[name] for _, name in self._sorted]
-        self._keys = [entry[0] for entry in entries]
-        self._weight = [0.0, *accumulate(entry[1] for entry in entries)]
-        self._load = [0.0, *accumulate(entry[2] for entry in entries)]
-        periods = sorted(
-            (self._graph.updated_every_us[name] / SECOND_US, entry[2]) for name, entry in self._tables.items()
-        )
-        self._periods_s = [period for period, _ in periods]
-        self._within = [0.0, *accumulate(load for _, load in periods)]
+        self._weight = list(accumulate(self._weights, initial=0.0))
+        self._load = list(accumulate(self._loads, initial=0.0))
+        self._within: list[float] | None = None
 
     def key(self, table: str) -> float:
         """Where it goes: the smaller, the sooner."""
@@ -87,11 +88,13 @@ class Order:
 
     def within(self, seconds: float) -> float:
         """The load of the tables whose next batch comes in so much time."""
-        return self._within[bisect_right(self._periods_s, seconds)]
+        if self._within is None:
+            self._within = list(accumulate((self._tables[name][2] for _, name in self._by_period), initial=0.0))
+        return self._within[bisect_right(self._by_period, (seconds, chr(0x10FFFF)))]
 
     @property
     def shortest_s(self) -> float:
-        return self._periods_s[0] if self._periods_s else inf
+        return self._by_period[0][0] if self._by_period else inf
 
     def load(self, first: int) -> float:
         return self._load[first]
