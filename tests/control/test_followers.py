@@ -16,6 +16,7 @@ from penstock.control.status import status
 from penstock.model.graph import CycleError, Graph
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, SECOND_US
+from penstock.scheduling.inheritance import inherited
 from tests.control.test_state import DAY_1, SAME, Bench
 
 F = Feed("f")
@@ -97,9 +98,13 @@ def test_a_source_cannot_be_made_from_a_follower() -> None:
         Graph([F], [BASE, lead, replace(WITH, sources=lead.sources), BELOW])
 
 
-def test_the_leader_inherits_what_its_followers_are_worth() -> None:
-    graph = Graph([F], [BASE, LEAD, WITH, replace(BELOW, priority=9.0)])
-    assert graph.inherited["lead"] == 9.0
+def test_a_job_weighs_what_all_its_targets_weigh_together() -> None:
+    """One rule for flows and for groups, whatever is inherited: the sum."""
+    for rule, weight in (("none", 101.0), ("max", 101.0), ("sum", 110.0), ("chain", 101.0)):
+        bench = Bench([F], [BASE, LEAD, replace(WITH, priority=100.0), replace(BELOW, priority=9.0)])
+        graph = bench.controller.state.graph
+        weights = inherited(graph, rule)
+        assert sum(weights[name] for name in graph.made_with("lead")) == pytest.approx(weight), rule
 
 
 def test_followers_have_guarantees_of_their_own() -> None:

@@ -26,6 +26,7 @@ from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
 from penstock.requests.needs import partitions_of
+from penstock.scheduling.chopping import Cut
 from tests.control.scenarios import Scenario, check_at_rest
 from tests.control.test_diamonds import DAY_1, DEEP, DIAMOND, base, scenario, view
 from tests.control.test_diamonds import load as deliver
@@ -474,7 +475,7 @@ def test_a_long_backfill_of_a_base_table_is_cut() -> None:
     come meanwhile are loaded with the next of the jobs."""
     run = ready(CHAIN, upto=40, feeds=[Feed("f", period_us=HOUR_US)])
     world = run.world
-    world.state.chops = dict.fromkeys(world.state.graph.order, 10.0)
+    world.state.chops = dict.fromkeys(world.state.graph.order, Cut(10.0, 10.0))
     cost = world.state.tables["a"].cost
     cost.alpha_s, cost.beta_s = 0.5, 1e-6
     before = dict(world.counts)

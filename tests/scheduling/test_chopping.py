@@ -23,15 +23,32 @@ GRAPH = Scenario(TABLES).graph
 
 def test_what_others_go_before_is_cut_shorter() -> None:
     found = chops(bound(find_policy("fifo / inherit=none / chop=3..10"), GRAPH), GRAPH)
-    assert found == {"fast": 10, "slow": 10, "half": 10, "minor": 3, "source": 10, "view": 10, "last": 3}
+    assert {name: cut.most for name, cut in found.items()} == {
+        "fast": 10,
+        "slow": 10,
+        "half": 10,
+        "minor": 3,
+        "source": 10,
+        "view": 10,
+        "last": 3,
+    }
+    assert {cut.least for cut in found.values()} == {3}
+
+
+def test_more_than_the_least_only_for_the_starts_that_it_saves() -> None:
+    cut = chops(bound(find_policy("fifo / inherit=none / chop=3..10"), GRAPH), GRAPH)
+    # A start takes 1 s: data of up to 50 s are taken at once if others are made from the table, of up to 100 s if not.
+    assert cut["source"].periods(1.0, 10.0) == 5 and cut["fast"].periods(1.0, 10.0) == 10
+    assert cut["source"].periods(1.0, 100.0) == cut["fast"].periods(0.0, 10.0) == 3
+    assert cut["minor"].periods(1.0, 1.0) == 3 and cut["source"].periods(1.0, 0.0) == 10
 
 
 def test_one_number_is_for_all_and_none_for_nobody() -> None:
-    assert set(chops(bound(find_policy("fifo / chop=4"), GRAPH), GRAPH).values()) == {4.0}
+    assert {cut.periods(1, 9) for cut in chops(bound(find_policy("fifo / chop=4"), GRAPH), GRAPH).values()} == {4.0}
     assert chops(find_policy("fifo"), GRAPH) == {}
     assert chops(SimpleNamespace(), GRAPH) == {}
 
 
 def test_a_policy_that_knows_no_weights() -> None:
-    assert chops(SimpleNamespace(chop=Chop(2, 5)), GRAPH)["minor"] == 2
+    assert chops(SimpleNamespace(chop=Chop(2, 5)), GRAPH)["minor"].most == 2
     assert chops(SimpleNamespace(chop=Chop(2, 5)), State().graph) == {}

@@ -36,6 +36,8 @@ PLACEMENT = (
     "proportional(all, P, k=2)",
     "reserve",
     "reserve(headroom=2, forget=0.5, k=3)",
+    "hold",
+    "hold(headroom=2, care=0.5, better=1)",
 )
 INHERIT = ("none", "sum", "max", "max-plus(1.5)", "chain")
 CHOP = ("", "1", "3", "2..10")

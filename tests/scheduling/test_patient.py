@@ -10,6 +10,7 @@ from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.policies.patient import Patient, _came_us, _Worth
+from penstock.sim.scenario import Scenario, SimTable
 
 S = 1_000_000
 EDGE = MaxBenefit()
@@ -65,7 +66,7 @@ def value(policy: Patient, found: ReadyJob, busy_since_us: int | None, now_s: fl
 
 def test_worked_example() -> None:
     """One batch of 100 s that takes 1 s and 10 s; its price is 100^2 / 2 * (1 * (1 - x / 1.2) + 1/2)^2 after x periods."""
-    policy = Patient(lasts=0.5)
+    policy = Patient(lasts=0.5, alone=0)
     found = job("t", release_s=1000)
     benefit = 100 / 11
     assert value(policy, found, None, 1000) == pytest.approx(benefit)
@@ -91,7 +92,7 @@ def test_worked_example() -> None:
 @pytest.mark.parametrize("seed", range(200))
 def test_between_max_benefit_and_what_it_is_worth(seed: int) -> None:
     chance = Random(seed)
-    policy = Patient(lasts=chance.choice((0.1, 0.5, 3.0)))
+    policy = Patient(lasts=chance.choice((0.1, 0.5, 3.0)), alone=0)
     found = job(
         "t",
         release_s=chance.randrange(10_000),
@@ -114,7 +115,7 @@ def test_between_max_benefit_and_what_it_is_worth(seed: int) -> None:
         if least == benefit:
             assert seen == pytest.approx(benefit, rel=1e-6)
     assert policy.lines(found, None) == ((0, benefit, 0.0),)
-    assert Patient(lasts=0).lines(found, int(since_s * S)) == ((0, benefit, 0.0),)
+    assert Patient(lasts=0, alone=0).lines(found, int(since_s * S)) == ((0, benefit, 0.0),)
 
 
 def test_the_backlog_waits_where_it_is_dear_unless_the_overload_lasts() -> None:
@@ -136,7 +137,7 @@ def test_between_equals_the_youngest() -> None:
 
 
 def test_busy_is_when_more_wait_than_tracks_are_free() -> None:
-    policy = Patient()
+    policy = Patient(alone=0)
     ready = ReadyJobs(policy.index, policy.tie, policy.lines)
 
     def remembered(now_s: int, memory: dict[str, int]) -> dict[str, int]:
@@ -148,8 +149,10 @@ def test_busy_is_when_more_wait_than_tracks_are_free() -> None:
     # A backfill waits as long as others have something to do: it does not make the tracks busy.
     ready.put(job("old", n=0, late=3))
     assert remembered(20, {}) == {}
-    ready.put(job("c"))
-    assert remembered(30, {}) == {"busy_since_us": 30 * S}
+    # What is ready now found no track before: the tracks have been busy since then.
+    for name in "abc":
+        ready.put(job(name, release_s=25))
+    assert remembered(30, {}) == {"busy_since_us": 25 * S}
     assert remembered(40, {"busy_since_us": 30 * S}) == {"busy_since_us": 30 * S}
     ready.discard("a")
     assert remembered(50, {"busy_since_us": 30 * S}) == {}
@@ -158,7 +161,7 @@ def test_busy_is_when_more_wait_than_tracks_are_free() -> None:
 
 
 def test_what_it_says() -> None:
-    policy = Patient()
+    policy = Patient(alone=0)
     found = job("t", release_s=1000)
     assert "counted" not in policy.why(found, 100 / 11)
     assert "counted below its own 9.09" in policy.why(found, 5.0)
@@ -183,7 +186,7 @@ def test_a_backfill_gains_weight_while_it_waits() -> None:
 @pytest.mark.parametrize("many", [20, 150])
 def test_lines_that_bend_are_ranked_as_a_sort_would(seed: int, many: int) -> None:
     chance = Random(seed)
-    policy = Patient()
+    policy = Patient(alone=0)
     ready, jobs, now, since = ReadyJobs(policy.index, policy.tie, policy.lines), {}, 0, None
     for _ in range(120):
         now += chance.choice((0, 1, 7 * S, 40 * S, 300 * S))
@@ -209,3 +212,24 @@ def test_lines_that_bend_are_ranked_as_a_sort_would(seed: int, many: int) -> Non
         found = [entry.table for _, entry in ready.ranked(now, since)]
         assert sorted(found) == sorted(jobs)
         assert [values[name] for name in found] == pytest.approx(sorted(values.values(), reverse=True))
+
+
+def test_what_cannot_run_beside_itself_counts_more() -> None:
+    """Half of its time a table is busy with its own data: what it has lost it makes good in the other half."""
+    found = job("t", alpha=0, beta=0.5)
+    assert Patient().index(found)[0] == pytest.approx(2 * EDGE.index(found)[0])
+    assert Patient(alone=0.9).index(job("t", beta=5))[0] == pytest.approx(10 * EDGE.index(job("t", beta=5))[0])
+    with pytest.raises(ValueError, match="less than 1"):
+        Patient(alone=1)
+
+
+def test_all_that_follows_counts_until_the_tracks_are_busy_for_long() -> None:
+    graph = Scenario((SimTable("b"), SimTable("v", ("b",), priority=3), SimTable("w", ("v",), priority=2))).graph
+    policy = Patient(alone=0).knowing(graph, {"b": 2.0, "v": 2.5, "w": 2.0})
+    found = job("b", inherited=2.0)
+    # b, v and w weigh 6 together, three times what b inherits; it takes 11 s, so that is over when they were busy for 22 s.
+    alone = EDGE.index(found)[0]
+    assert value(policy, found, None, 50) == pytest.approx(3 * alone)
+    assert value(policy, found, 30 * S, 51.9) == pytest.approx(3 * alone)
+    assert value(policy, found, 30 * S, 52.1) == pytest.approx(alone)
+    assert "all that follows" in policy.why(found, 3 * alone)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.papers import load_all
+from penstock.papers.scheduling.families import FAMILIES
 from penstock.sim.read import scenario_of
 from penstock.sim.scenario import ScenarioError
 
@@ -150,9 +151,31 @@ def test_every_experiment_with_policies_runs(name: str, tmp_path: Path) -> None:
     shown = run("experiment", name, *small, "--plot", str(picture))
     assert "holds" in shown.output or "does not" in shown.output
     assert "<svg" in picture.read_text()
-    rows = json.loads(run("experiment", name, *small, "--json").stdout)
+    found = json.loads(run("experiment", name, *small, "--json").stdout)
+    rows = found["rows"]
+    assert found["claims"] and all(isinstance(claim["found"], str) for claim in found["claims"])
     assert all(isinstance(value, str | int | float) for row in rows for value in row.values())
     assert {row["utilisation"] for row in rows} == {0.7, 1.0} and {row["seed"] for row in rows} == {1, 2}
+
+
+def test_a_claim_that_fails_fails_the_command_if_asked_for() -> None:
+    """FIFO is no match for the paper's policies where priorities differ by powers of ten."""
+    small = ["--set", "events=600", "--set", "runs=1", "--set", "families=priorities", "--seeds", "1..3", "--jobs", "1"]
+    worse = [*small, "--set", "policy=fifo", "--set", "against=max-benefit"]
+    run("experiment", "any-workload", *worse)
+    found = json.loads(run("experiment", "any-workload", *worse, "--json", "--strict", code=5).stdout)
+    assert any(claim["holds"] is False for claim in found["claims"])
+    better = [*small, "--seeds", "1", "--set", "policy=max-benefit", "--set", "against=fifo"]
+    run("experiment", "any-workload", *better, "--strict")
+
+
+def test_every_family_of_workloads_runs_and_says_where_the_policy_loses() -> None:
+    small = ["--set", "events=200", "--set", "runs=1", "--seeds", "1", "--jobs", "1"]
+    found = json.loads(run("experiment", "any-workload", *small, "--set", "against=max-benefit;fifo", "--json").stdout)
+    assert {row["family"] for row in found["rows"]} == set(FAMILIES)
+    assert all(row["times_as_late"] > 0 and set(row["relative_lateness"]) >= {"fifo"} for row in found["rows"])
+    assert "at worst" in found["claims"][0]["found"]
+    assert "did you mean `clusters`" in run("experiment", "any-workload", "--set", "families=cluster", code=1).output
 
 
 @pytest.mark.parametrize("name", ["aus-examples", "aus-section7", "aus-fig9"])

@@ -72,7 +72,7 @@ def test_the_lean_loop_does_what_the_controller_does(seed: int, joins: bool) -> 
         tracks=chance.randint(1, 4),
         horizon_s=3000,
         jitter=chance.choice((0.0, 0.5)),
-        slowdown=chance.choice((None, Slowdown(3, 500))),
+        slowdown=chance.choice((None, Slowdown(3, 500), Slowdown(phases=((70, 1.0), (300, 2.5), (41, 0.5))))),
     )
     if chance.random() < 0.5:
         scenario = replace(scenario, tables=tuple(replace(t, phase_s=None) for t in scenario.tables))

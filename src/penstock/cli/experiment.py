@@ -20,7 +20,10 @@ from penstock.sim.rows import Row, average, grouped
 from penstock.sim.sweep import sweep
 
 if TYPE_CHECKING:
-    from penstock.papers import Experiment
+    from penstock.papers import Experiment, Finding
+
+# The exit code of an experiment of which a claim does not hold, if asked for.
+CLAIM_FAILED = 5
 
 _MARKS = {
     True: "[bold green]holds[/]       ",
@@ -42,6 +45,7 @@ def experiment(
     plot: Annotated[
         Path | None, typer.Option(help="Write the lines with their standard errors as SVG, PNG or PDF.")
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 5 if a claim does not hold.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Repeat or vary an experiment: what was measured, what was claimed, and whether it holds."""
@@ -60,12 +64,15 @@ def experiment(
         with _settings_told(found.name, set_ or []):
             tasks = found.tasks(parameters, parse_seeds(seeds))
             rows = [row for some in watched(sweep(found.work, tasks, jobs), len(tasks)) for row in some]
+            claims = found.judge(rows)
             if json:
-                print_json(rows)
+                print_json({"experiment": found.name, "rows": rows, "claims": claims})
             else:
-                _print(found, parameters, rows)
+                _print(found, rows, claims)
             if plot is not None:
                 _plot(plot, found, rows)
+    if strict and any(claim.holds is False for claim in claims):
+        raise typer.Exit(CLAIM_FAILED)
 
 
 @contextmanager
@@ -94,7 +101,7 @@ def _list(known: dict[str, Experiment], json: bool) -> None:
     out.print(table)
 
 
-def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> None:
+def _print(found: Experiment, rows: list[Row], claims: list[Finding]) -> None:
     picture = found.picture
     out.print(f"[bold]{found.name}[/]: {found.title}")
     levels = _levels(rows, picture.x)
@@ -112,7 +119,7 @@ def _print(found: Experiment, parameters: dict[str, Any], rows: list[Row]) -> No
             table.add_row(str(series), *(_within(*cells[x]) if x in cells else "" for x in levels))
         out.print(table)
     out.print()
-    for finding in found.judge(rows):
+    for finding in claims:
         out.print(f"{_MARKS[finding.holds]} {finding.claim}", end="")
         out.print(Text(f"  ({finding.found})", style="dim"))
 

@@ -18,6 +18,7 @@ from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.needs import Piece, partitions_of
+from penstock.scheduling.chopping import Cut
 from penstock.scheduling.cost import WORTH_A_START, CostModel
 from penstock.scheduling.jobs import ReadyJob
 
@@ -109,10 +110,11 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     # certain time is worth no less than the edge.
     full = not state.graph.flows[name] or deadline < END_US
     factor = modulation(state, table).priority_factor if state.updates == "demand" else 1.0
+    made = state.graph.made_with(name)
     return ReadyJob(
         table=name,
-        priority=spec.priority * factor,
-        inherited=state.weights[name] * factor,
+        priority=sum(state.tables[each].table.priority for each in made) * factor,
+        inherited=sum(state.weights[each] for each in made) * factor,
         release_us=release,
         deadline_us=min(deadline, release + state.graph.periods_us[name]),
         gain_us=gain,
@@ -176,11 +178,13 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     if state.graph.feeds[table.table.feed].mode == "snapshot":
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
         return files[:1] if table.table.grain is not WHOLE else files
-    chop = state.chops.get(table.table.name)
-    if chop is None or len(files) < 2:
+    cut = state.chops.get(table.table.name)
+    if cut is None or len(files) < 2:
         return files
+    period = state.graph.periods_us[table.table.name]
+    chop = _periods(state, table, cut, sum(file.size_bytes for file in files), len(files) * period)
     # Update chopping (Golab et al., Sec. 3.4): what came within so many periods, and as much as is worth a start.
-    upto = files[0].arrived_us + int(chop - 1) * state.graph.periods_us[table.table.name]
+    upto = files[0].arrived_us + (int(chop) - 1) * period
     worth_s = (1 + WORTH_A_START) * table.cost.expected_s(0.0)
     amount = 0.0
     for number, file in enumerate(files):
@@ -293,18 +297,33 @@ def most_at_once(state: State, table: TableState, pending: int, amount: float, t
     limits = [spec.chop] if spec.chop is not None else []
     if take is not None:
         limits.append(_filled(state, spec, take))
-    if (chop := state.chops.get(spec.name)) is not None:
+    if (cut := state.chops.get(spec.name)) is not None:
         # The tables of a group share one start.
         parts = max(1, sum(bool(state.tables[name].needs) for name in state.graph.grouped_with(spec.name)))
         worth = _worth_a_start(state.cost_of(spec.name), pending, amount, parts)
         if worth is not None:
-            limits.append(max(worth, _filled(state, spec, chop)))
+            ahead = (table.seen_us or 0) - (table.edge_us or 0) if table.seen_us and table.edge_us else 0
+            stretch_us = ahead if ahead > 0 else pending * _length_us(spec)
+            limits.append(max(worth, _filled(state, spec, _periods(state, table, cut, amount, stretch_us))))
     return min(limits, default=None)
 
 
-def _filled(state: State, spec: Table, periods: float) -> int:
+def _periods(state: State, table: TableState, cut: Cut, amount: float, stretch_us: int) -> float:
+    """How many periods of data one job takes, if an amount is the data of such a stretch of time."""
+    name = table.table.name
+    cost = state.cost_of(name)
+    start_up_s = cost.expected_s(0.0)
+    data_s = cost.expected_s(amount) - start_up_s
+    return cut.periods(start_up_s, data_s * state.graph.periods_us[name] / stretch_us)
+
+
+def _length_us(spec: Table) -> int:
     start = spec.grain.floor(0)
-    return max(1, int(periods * state.graph.periods_us[spec.name]) // (spec.grain.shift(start, 1) - start))
+    return spec.grain.shift(start, 1) - start
+
+
+def _filled(state: State, spec: Table, periods: float) -> int:
+    return max(1, int(periods * state.graph.periods_us[spec.name]) // _length_us(spec))
 
 
 def _worth_a_start(cost: CostModel, pending: int, amount: float, parts: int) -> int | None:

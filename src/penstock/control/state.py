@@ -39,6 +39,7 @@ from penstock.model.tables import NEW, Feed, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
 from penstock.queries.demand import Demand
 from penstock.requests.needs import pending, restated
+from penstock.scheduling.chopping import Cut
 
 
 class State(Updating):
@@ -49,7 +50,7 @@ class State(Updating):
         self.tracks = 1
         self.policy = "max-benefit"
         # The most periods of data that one update of a table may take, if not all; the controller says it for the policy.
-        self.chops: Mapping[str, float] = {}
+        self.chops: Mapping[str, Cut] = {}
         # The priority that the job of each table comes with; also of the policy.
         self.weights: Mapping[str, float] = {}
         self.now_us = 0

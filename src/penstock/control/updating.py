@@ -118,7 +118,10 @@ class Updating(Backfilling, Filing):
         if job.anew:
             self.former.difference_update(self.graph.made_with(job.table))
         if job.table == event.table:
-            self.cost_of(job.table).observe(sum(each.amount for each in job.each), event.seconds)
+            amount = sum(each.amount for each in job.each)
+            self.cost_of(job.table).observe(amount, event.seconds)
+            if (periods := self._periods(state, job)) and amount:
+                self.cost_of(job.table).observe_period(amount / periods)
             self.worked_s += event.seconds
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
@@ -139,6 +142,18 @@ class Updating(Backfilling, Filing):
             self._restate(state, event.at_us)
         if self.requests:
             self._made_for_requests(state, job, event.at_us)
+
+    def _periods(self, state: TableState, job: Job) -> float:
+        """How many periods of new data a job took; 0 if it made old partitions again, or nobody knows."""
+        period = self.graph.periods_us[job.table]
+        if any(piece.need.late for piece in job.pieces):
+            return 0.0
+        if job.files:
+            last, newest = state.last_arrival_us, max(file.arrived_us for file in job.files)
+            return max(1.0, (newest - last) / period) if last is not None else float(len(job.files))
+        if job.complete_us is None or state.edge_us is None:
+            return 0.0
+        return max(0, job.complete_us - state.edge_us) / period
 
     def cost_of(self, name: str) -> CostModel:
         """What updates of a table take; those of a group are known of the group, and those of a flow of its leader."""

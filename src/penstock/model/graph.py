@@ -276,6 +276,5 @@ class Graph:
         found: dict[str, float] = {}
         for name in reversed(self.order):
             below = [found[edge.table] for edge in self.out[name] if edge.table != name]
-            below += [found[follower] for follower in self.followers.get(name, ())]
             found[name] = max(self.tables[name].priority, *below, 0.0)
         return found

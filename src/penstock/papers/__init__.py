@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from penstock.papers.experiment import EXPERIMENTS, Experiment, find_experiment
+from penstock.papers.experiment import EXPERIMENTS, Experiment, Finding, find_experiment
 
 # Every module that has experiments, in the order in which they are listed. Each adds its own to `EXPERIMENTS` by `add`.
 MODULES = (
     "flows.etl_spark",
     "scheduling.golab",
     "scheduling.beyond",
+    "scheduling.any_workload",
     "recovery.aus_examples",
     "recovery.aus",
     "flows.etl",
@@ -32,4 +33,4 @@ def load_all() -> dict[str, Experiment]:
     return EXPERIMENTS
 
 
-__all__ = ["Experiment", "find_experiment", "load_all"]
+__all__ = ["Experiment", "Finding", "find_experiment", "load_all"]

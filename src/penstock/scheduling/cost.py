@@ -7,6 +7,9 @@ What is usual is soon known. How much of it is start-up and how much is data onl
 times differ anyway. Until then half is taken for each, give or take a quarter: the slope is the most likely one between that
 guess and what was seen. A feed whose files are all alike says nothing of a backfill of a year; nobody should conclude that it
 takes no longer than one file.
+
+What is usual is the amount of one period. It is learned from jobs that load new data, by how many periods these hold: a backlog that is
+loaded at once is as many of them, a backfill none, and one huge file among small ones moves it a little only.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ _DEVIATIONS = 3
 # function of the cost alone: the same state gives the same plans, however it was reached.
 _STEPS_PER_DOUBLING = 4
 _FORGET = 0.9
+# By how many times one job may change what the amount of a period is taken to be.
+_PERIOD_STEP = 1.5
 _START_UP_S = 0.5
 # The part of the usual time that is taken to be for data, and the standard deviation of that guess: none and all are as far off
 # as is likely.
@@ -48,14 +53,16 @@ class CostModel:
     spread_s: float = 0.0
     alpha_s: float = _START_UP_S
     beta_s: float = 0.0
+    # The amount of one period; 0 while nothing is known.
+    period: float = 0.0
 
     def expected_s(self, amount: float) -> float:
         return max(1e-3, self.alpha_s + self.beta_s * amount)
 
     @property
     def usual_s(self) -> float:
-        """With the usual amount."""
-        return self.expected_s(self.x / self.weight if self.weight else 0.0)
+        """With the amount of one period."""
+        return self.expected_s(self.period or (self.x / self.weight if self.weight else 0.0))
 
     @property
     def longest_s(self) -> float:
@@ -82,6 +89,13 @@ class CostModel:
         self.xx = _FORGET * self.xx + amount * amount
         self.xy = _FORGET * self.xy + amount * seconds
         self._fit()
+
+    def observe_period(self, amount: float) -> None:
+        """New data came to so much per period."""
+        if self.period:
+            moved = _FORGET * self.period + (1 - _FORGET) * amount
+            amount = max(self.period / _PERIOD_STEP, min(self.period * _PERIOD_STEP, moved))
+        self.period = amount
 
     def observe_failure(self, amount: float, seconds: float) -> None:
         """A job that failed after so long would have taken at least that; one that failed soon says nothing."""

@@ -7,11 +7,15 @@ max-plus   max(own, K * the largest of its direct readers), recursively: a long 
 chain      the largest mean over the table and what follows from it (ours, not the paper's)
 
 With the recursion max-plus differs from K times the maximum, which would order tables just as max does.
+
+A job that makes several tables, those of a group or the targets of a flow, weighs what all of them weigh together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 
 from penstock.model.graph import Graph
 
@@ -47,24 +51,66 @@ def _summed(graph: Graph, own: Mapping[str, float]) -> dict[str, float]:
 
 def _chained(graph: Graph, own: Mapping[str, float]) -> dict[str, float]:
     """Updating a source is worth nothing until what it is for is updated too, and that takes their time as well. So the
-    weight of a table is what it and the best of its followers bring together, per update: the largest ratio of an
-    initial set under precedence (Sidney 1975), with all updates counted as equally long. Where Max gives a base the full
-    priority of the end of its chain, this finishes chains before it begins new ones."""
-    blocks: dict[str, list[tuple[float, int]]] = {}
+    weight of a job is what it and the best of its followers bring together, per update: the largest ratio of an
+    initial set under precedence (Sidney 1975), with all updates counted as equally long. A join needs all its sources, so it counts
+    at each of them, and the updates of the others count, too. Where Max gives a base the full priority of the end of
+    its chain, this finishes chains before it begins new ones."""
+    job = graph.updated_as
+    worth = dict.fromkeys(job.values(), 0.0)
+    sources: dict[str, set[str]] = {name: set() for name in worth}
+    readers: dict[str, dict[str, None]] = {name: {} for name in worth}
+    for name in graph.order:
+        worth[job[name]] += own[name]
+        for edge in graph.into[name]:
+            if job[edge.source] != job[name]:
+                sources[job[name]].add(job[edge.source])
+                readers[job[edge.source]][job[name]] = None
+    blocks: dict[str, list[frozenset[str]]] = {}
     found: dict[str, float] = {}
-    place = {name: number for number, name in enumerate(graph.order)}
-    for name in reversed(graph.order):
-        below: list[tuple[float, int]] = []
-        for reader in dict.fromkeys(edge.table for edge in graph.out[name] if edge.table != name):
-            sources = (edge.source for edge in graph.into[reader] if edge.source != reader)
-            # What has several sources comes after the last of them: it counts there, once.
-            if max(sources, key=place.__getitem__) == name:
-                below += blocks[reader]
-        below.sort(key=lambda block: block[0] / block[1], reverse=True)
-        total, count = own[name], 1
-        while below and below[0][0] * count > total * below[0][1]:
-            more, updates = below.pop(0)
-            total, count = total + more, count + updates
-        blocks[name] = [(total, count), *below]
-        found[name] = total / count
-    return found
+    for name in reversed(tuple(TopologicalSorter(sources).static_order())):
+        below = list(dict.fromkeys(block for reader in readers[name] for block in blocks[reader]))
+        block, found[name] = _best_begun(name, below, worth, sources)
+        blocks[name] = [block, *(each for each in below if not each <= block)]
+    shared = {name: sum(own[each] for each in tables) for name, tables in _together(graph).items()}
+    return {
+        name: found[first] * (own[name] / shared[first] if shared[first] else 1 / len(_together(graph)[first]))
+        for name, first in job.items()
+    }
+
+
+def _together(graph: Graph) -> dict[str, tuple[str, ...]]:
+    return {name: (name, *others) for name, others in graph.updated_with.items()}
+
+
+def _best_begun(
+    name: str, below: list[frozenset[str]], worth: Mapping[str, float], sources: Mapping[str, set[str]]
+) -> tuple[frozenset[str], float]:
+    """The set of updates that begins with this one and brings most per update, and what it brings."""
+    block, total, count = {name}, worth[name], 1
+    needs = [frozenset().union(*(sources[one] for one in each)) - each for each in below]
+    waits: dict[str, list[int]] = {}
+    for number, each in enumerate(below):
+        for one in each | needs[number]:
+            waits.setdefault(one, []).append(number)
+    best: list[tuple[float, int, float, int]] = []
+
+    def offer(number: int) -> None:
+        new = below[number] - block
+        if new:
+            more, updates = sum(worth[one] for one in new), len(new) + len(needs[number] - block)
+            heappush(best, (-more / updates, number, more, updates))
+
+    for number in range(len(below)):
+        offer(number)
+    while best:
+        ratio, number, more, updates = heappop(best)
+        new = below[number] - block
+        if not new or len(new) + len(needs[number] - block) != updates:
+            continue  # it was offered again since then
+        if -ratio * count <= total:
+            break
+        block |= new
+        total, count = total + more, count + updates
+        for again in {other for one in new for other in waits[one]}:
+            offer(again)
+    return frozenset(block), total / count

@@ -3,6 +3,7 @@ see the same arrivals, and the n-th update of a table meets the same luck (paire
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from random import Random
 
@@ -33,15 +34,18 @@ def factors(scenario: Scenario, table: SimTable, seed: int) -> Callable[[], floa
     return lambda: least + spread * draw()
 
 
-def slow_phase(scenario: Scenario) -> tuple[int, int, float]:
-    """The length of a cycle, of its normal part, which comes first, and how slow the rest is."""
-    slow = scenario.slowdown
-    if slow is None:
-        return 1, 1, 1.0
-    return us(slow.cycle_s), us(slow.cycle_s * (1 - slow.share)), slow.factor
+def slow_phases(scenario: Scenario) -> list[tuple[int, float]]:
+    """The phases of a cycle of the machine: up to when each lasts, and how many times longer updates take in it."""
+    found: list[tuple[int, float]] = []
+    end_s = 0.0
+    for length_s, factor in scenario.slowdown.cycle if scenario.slowdown is not None else ((1.0, 1.0),):
+        end_s += length_s
+        if us(end_s) > (found[-1][0] if found else 0):
+            found.append((us(end_s), factor))
+    return found
 
 
 def slow_at(scenario: Scenario) -> Callable[[int], float]:
     """The factor of the machine at a time."""
-    cycle, normal, factor = slow_phase(scenario)
-    return lambda now_us: factor if now_us % cycle >= normal else 1.0
+    ends, factors = zip(*slow_phases(scenario), strict=True)
+    return lambda now_us: float(factors[bisect_right(ends, now_us % ends[-1])])

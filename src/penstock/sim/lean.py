@@ -13,11 +13,11 @@ from math import ceil
 
 from penstock.model.time import SECOND_US
 from penstock.scheduling import guard
-from penstock.scheduling.chopping import chops
+from penstock.scheduling.chopping import Cut, chops
 from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
 from penstock.scheduling.policies import bound
-from penstock.sim.chance import first_arrival_us, luck, slow_phase
+from penstock.sim.chance import first_arrival_us, luck, slow_phases
 from penstock.sim.outcome import FreshnessSum, Outcome
 from penstock.sim.scenario import Scenario, ScenarioError, us
 
@@ -31,7 +31,7 @@ def supports(scenario: Scenario) -> bool:
         and not scenario.failures
         and scenario.costs == "known"
         and all(t.arrivals == "periodic" and not t.late_share for t in scenario.tables if t.is_base)
-        and not any(t.group for t in scenario.tables)
+        and not any(t.group or t.drift != 1 for t in scenario.tables)
     )
 
 
@@ -100,14 +100,15 @@ class _Table:
     since_us: int
 
 
-def _limit_us(chop: float, table: _Table) -> int:
+def _limit_us(cut: Cut, table: _Table) -> int:
     """The most that one update takes: so many periods, and as much as is worth a start; base tables load whole batches."""
     if not table.beta:
         return _NEVER
+    periods = cut.periods(table.alpha, table.beta * table.period_us / SECOND_US)
     worth_s = WORTH_A_START * table.alpha / table.beta
     if not table.base:
-        return max(int(chop * table.period_us), us(worth_s))
-    return max(int(chop), ceil(worth_s * SECOND_US / table.period_us)) * table.period_us
+        return max(int(periods * table.period_us), us(worth_s))
+    return max(int(periods), ceil(worth_s * SECOND_US / table.period_us)) * table.period_us
 
 
 class _Outlook:
@@ -196,7 +197,9 @@ class _Lean:
         policy, decide = self.policy, guard.decide
         by_name = self.by_name
         outlook = self.outlook
-        cycle_us, normal_us, slow_factor = slow_phase(self.scenario)
+        phases = slow_phases(self.scenario)
+        phase, cycle_from = 0, 0
+        slow_until, slow = phases[0] if len(phases) > 1 else (_NEVER, phases[0][1])
         least, spread = 1 - self.scenario.jitter, 2 * self.scenario.jitter
         mean_factor = self.factor
         never, second = _NEVER, SECOND_US
@@ -218,6 +221,11 @@ class _Lean:
         now, due = 0, arrivals[0][0]
         while due < horizon and events < max_events:
             now = due
+            while now >= slow_until:
+                phase += 1
+                if phase == len(phases):
+                    phase, cycle_from = 0, slow_until
+                slow_until, slow = cycle_from + phases[phase][0], phases[phase][1]
             while ends[0][0] == now:
                 number = heappop(ends)[2]
                 events += 1
@@ -316,7 +324,6 @@ class _Lean:
                     table.release_us = never
                 elif table.base:
                     table.release_us = taking + table.period_us
-                slow = slow_factor if now % cycle_us >= normal_us else 1.0
                 took_us = round(table.cost_s * slow * (least + spread * table.draw()) * second) or 1
                 busy_us += took_us
                 running[track] = new(RunningJob, (name, track, now, started.expected_s))

@@ -201,6 +201,8 @@ class Simulation(Driver):
         job, name = command.job, self.scenario.graph.updated_as[command.job.table]
         alone = self._seconds([(each.table, self._amount(each)) for each in job.each])
         seconds = alone * self._slow_at(now_us) * self._draw[name]()
+        if self.specs[name].drift != 1:
+            seconds *= self.specs[name].drift ** (now_us / us(self.scenario.horizon_s))
         took_us = max(1, round(seconds * SECOND_US))
         if job.kind == "upkeep":
             took_us = 1

@@ -53,6 +53,8 @@ class SimTable:
     restated: str = ""
     # Tables of one group are updated by one job.
     group: str | None = None
+    # By how many times what an update takes has changed at the end of the run.
+    drift: float = 1.0
 
     @property
     def is_base(self) -> bool:
@@ -65,16 +67,25 @@ class SimTable:
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """The machine alternates: normal, then slower by `factor` for a part of each cycle."""
+    """The machine alternates: normal, then slower by `factor` for a part of each cycle. Or a cycle is any row of phases."""
 
     factor: float = 3.0
     cycle_s: float = 2000.0
     # The slow part of a cycle; it comes at its end.
     share: float = 0.5
+    # Instead of all that: how long each phase of a cycle is in seconds, and how many times longer updates take in it.
+    phases: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def cycle(self) -> tuple[tuple[float, float], ...]:
+        slow_s = self.cycle_s * self.share
+        return self.phases or ((self.cycle_s - slow_s, 1.0), (slow_s, self.factor))
 
     @property
     def mean_factor(self) -> float:
-        return 1 + self.share * (self.factor - 1)
+        if not self.phases:
+            return 1 + self.share * (self.factor - 1)
+        return sum(length * factor for length, factor in self.phases) / sum(length for length, _ in self.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +214,16 @@ class Scenario:
             yield "slowdown.factor", self.slowdown.factor, 1, _MOST
             yield "slowdown.cycle", self.slowdown.cycle_s, _LEAST, _MOST
             yield "slowdown.share", self.slowdown.share, 0, 1
+            for length_s, factor in self.slowdown.phases:
+                yield "slowdown.phases", length_s, _LEAST, _MOST
+                yield "slowdown.phases", factor, _LEAST, _MOST
         for table in self.tables:
             place = f"tables.{table.name}"
             yield f"{place}.period", table.period_s, _LEAST, _MOST
             yield f"{place}.priority", table.priority, 0, _MOST
             yield f"{place}.alpha", table.alpha_s, 0, _MOST
             yield f"{place}.beta", table.beta, 0, _MOST
+            yield f"{place}.drift", table.drift, _LEAST, _MOST
             yield f"{place}.late", table.late_s, 0, _MOST
             yield f"{place}.patience", table.patience_s or 0, 0, _MOST
             for time in table.trace_s:

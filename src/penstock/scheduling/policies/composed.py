@@ -63,5 +63,5 @@ class Composed:
         if not self.learns:
             return _new(Decision, (self.placement.place(situation, ranked, self.why), None, NOTHING))
         placed = self.placement.remember(situation)
-        starts = self.placement.place(situation, ranked, self.why, placed)
-        return Decision(starts, None, {**known, **placed})
+        memory = {**known, **placed}
+        return Decision(self.placement.place(situation, ranked, self.why, memory), None, memory)

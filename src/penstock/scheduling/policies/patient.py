@@ -25,6 +25,11 @@ has lasted long mostly lasts long: it is taken as a part, `lasts`, of the time s
 The index is Max Benefit until it meets W / D, falls from there to what that will be when the next batch is due, and is back
 if the batch does not come. (W / D is bent, and taken as a straight line.) Between equals the one whose batch came last goes first:
 it would have to wait longest for the next. A change of old partitions waits for nothing: it is worth its benefit.
+
+Two more things that Max Benefit does not see. A table cannot run beside itself, so what it has lost it makes good only in the
+time in which it is not busy anyway: with the part u of its time for its own data, its benefit counts 1 / (1 - u) times (u up to `alone`).
+And while the tracks have been busy for less time than a job takes (D < E), what follows from it will find tracks that are free: its
+followers then cost nobody anything, and it weighs as much as all of them together. Later the inherited priority counts.
 """
 
 from __future__ import annotations
@@ -33,7 +38,9 @@ from collections.abc import Mapping
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
+from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US
+from penstock.scheduling.inheritance import inherited
 from penstock.scheduling.jobs import NOTHING, Bends, ReadyJob, Situation
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 
@@ -44,15 +51,38 @@ _TOO_LATE = 1 / 64
 
 
 class Patient(MaxBenefit):
-    def __init__(self, lasts: float = 0.5) -> None:
+    def __init__(self, lasts: float = 0.5, alone: float = 0.9, weights: Mapping[str, float] = NOTHING) -> None:
         if not 0 <= lasts < inf:
             raise ValueError("expected a finite lasts of at least 0")
-        self.lasts = lasts
+        if not 0 <= alone < 1:
+            raise ValueError("expected an alone of at least 0 and less than 1")
+        # By table, how many times more than it inherits it weighs with all that follows from it.
+        self.lasts, self.alone, self._more = lasts, alone, weights
+
+    def knowing(self, graph: Graph, weights: Mapping[str, float]) -> Patient:
+        every = inherited(graph, "sum")
+        more = {}
+        for name, others in graph.updated_with.items():
+            own = sum(weights[each] for each in (name, *others))
+            more[name] = sum(every[each] for each in (name, *others)) / own if own else 1.0
+        return Patient(self.lasts, self.alone, more)
+
+    def index(self, job: ReadyJob) -> tuple[float, float]:
+        a, b = super().index(job)
+        if job.gain_us and not job.late:
+            busy = (job.expected_s - job.start_up_s) / (job.gain_us / SECOND_US)
+            a /= 1 - min(self.alone, max(0.0, busy))
+        return a, b
 
     def busy_since_us(self, situation: Situation) -> int | None:
         if len(situation.ready.fresher) <= len(situation.free):
             return None
-        return int(situation.memory.get("busy_since_us", situation.now_us))
+        known = situation.memory.get("busy_since_us")
+        if known is None:
+            # What is ready now found no track before.
+            ready = situation.ready
+            known = min(situation.now_us, *(ready[table].release_us for table in ready.fresher))
+        return int(known)
 
     def remember(self, situation: Situation) -> Mapping[str, Any]:
         since_us = self.busy_since_us(situation)
@@ -62,6 +92,20 @@ class Patient(MaxBenefit):
         return -_came_us(job)
 
     def lines(self, job: ReadyJob, busy_since_us: int | None) -> Bends:
+        more = self._more.get(job.table, 1.0)
+        later = self._later(job, busy_since_us)
+        if more == 1.0:
+            return later
+        a, b = self.index(job)
+        soon = (0, more * a, more * b)
+        if busy_since_us is None or not self.lasts:
+            return (soon,)
+        until = busy_since_us + int(job.expected_s / self.lasts * SECOND_US)
+        number = max(number for number, line in enumerate(later) if not number or line[0] <= until)
+        return (soon, (until, *later[number][1:]), *later[number + 1 :])
+
+    def _later(self, job: ReadyJob, busy_since_us: int | None) -> Bends:
+        """When the tracks have been busy for longer than it takes."""
         a, b = self.index(job)
         if busy_since_us is None or job.late or not job.gain_us or not self.lasts:
             return ((0, a, b),)
@@ -88,6 +132,8 @@ class Patient(MaxBenefit):
 
     def why(self, job: ReadyJob, value: float) -> str:
         said = super().why(job, value)
+        if not job.late and value > 1.001 * self.index(job)[0]:
+            said += ", counted with all that follows from it, since the tracks have not been busy for long"
         if not job.late and value < 0.999 * self.index(job)[0]:
             said += (
                 f", and counted below its own {self.index(job)[0]:.3g}, since the tracks have long been busy and one start "
