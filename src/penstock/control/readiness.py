@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 
+from penstock.control.collecting import closes_us
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
 from penstock.control.holding import Hold, hold, may_hold
-from penstock.control.settling import waiting
+from penstock.control.settling import Settling, Waiting, waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.freshness import out_of_reach
@@ -38,6 +39,9 @@ class Work:
     # Pending, but an input is itself about to change, because of work of these tables.
     unsettled: PartitionSet = EMPTY
     waits_for: frozenset[str] = frozenset()
+    # When that ends, whatever has come; and for which tables it has waited long enough.
+    settles_us: int = END_US
+    waited_for: frozenset[str] = frozenset()
     # Whether changes further up, of which the table itself learns nothing yet, could make it wait or end its waiting.
     late: bool = False
     # Pending, but worth to wait for a newer change with it.
@@ -61,6 +65,8 @@ def blocked(state: State, table: TableState) -> str | None:
             return f"an update of {other} is running, with which it is made"
     if any(running.job.table == table.table.name for running in state.busy.values()):
         return "an update from before it was declared anew is running"
+    if table.table.is_base and (closes_us(state, table) or 0) > state.now_us:
+        return "further files may come, with which it is updated once"
     until = deferred_until(state, table)
     if until is not None and until > state.now_us:
         return (
@@ -233,8 +239,8 @@ def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
     return max(0, after - before)
 
 
-def ready_work(state: State, table: TableState, take: int | None = None) -> Work:
-    """Which pending partitions of a derived table can be made now."""
+def ready_work(state: State, table: TableState, take: int | None = None, settling: Settling | None = None) -> Work:
+    """Which pending partitions of a derived table can be made now; `settling` if what is on its way is known already."""
     if not table.needs:
         return Work()
     spec = table.table
@@ -249,10 +255,10 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     pieces = [Piece(*piece) for piece in table.needs.within(reach)]
     unreachable = EMPTY if reach is EVERYTHING else table.needs.domain() - reach
     late = any(piece.need.late for piece in pieces)
-    unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
+    unsettled, waits_for, settles_us, waited_for = waiting(state, table, pieces, settling) if late else Waiting()
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
-    held = hold(state, table, pieces) if late and may_hold(state, spec) else None
+    held = hold(state, table, pieces, settling) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
     whole = spec.anywhere or not state.graph.flows[spec.name]
@@ -267,7 +273,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
         pieces = hurried
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, late, held)
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, held)
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:

@@ -28,15 +28,12 @@ class Counts:
 
     updates: int = 0
     requests: int = 0  # reasons to update that came
+    merged: int = 0  # of these, the ones for which nothing was made that was not to be made anyway
     folded: int = 0
     failures: int = 0
     rows: int = 0
     quarantined_rows: int = 0
     busy_s: float = 0.0
-
-    @property
-    def merged(self) -> int:
-        return max(0, self.requests - self.updates)
 
 
 @dataclass(slots=True)
@@ -108,6 +105,8 @@ class TableState:
     retry_at_us: int | None = None
     failed: bool = False
     small_files: int = 0
+    # Views that collect reasons: when the first one of late work came that no job has taken.
+    queued_us: int | None = None
     restated: Restated = field(default_factory=Restated)
     # When its files were last merged: since then older rows are in files that look new.
     merged_snapshot: int = 0
