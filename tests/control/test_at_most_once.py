@@ -319,3 +319,59 @@ def test_a_request_past_its_deadline_is_not_kept_waiting() -> None:
     start_all(world)
     finish(world, "a")
     assert "child" in {start.job.table for start in world.decide()}
+
+
+# A queue
+
+
+def test_a_base_table_collects_files_and_requests() -> None:
+    world = warehouse([base("a", queue_us=10 * MINUTE_US), view("child", "a")])
+    late_file(world, "fa")
+    came = world.now
+    assert not world.decide() and not world.controller.idle
+    told = explain(world.state, "a").waits
+    assert told is not None and told.startswith("further files may come")
+    world.now = came + 5 * MINUTE_US
+    late_file(world, "fa", 1)
+    world.emit(BackfillRequested(world.tick(), "a", ((DAY_1, DAY_1 + DAY_US),)))
+    assert not world.decide()
+    assert world.controller.wake_at_us == came + 10 * MINUTE_US
+    assert run(world) == ["a", "child"]
+    assert world.now >= came + 10 * MINUTE_US
+    assert made(world) == {"child": 2}  # two days, each once
+    assert replay(world.log) == []
+
+
+def test_a_view_collects_late_changes_and_no_new_rows() -> None:
+    world = warehouse([base("a"), view("child", "a", queue_us=10 * MINUTE_US)])
+    late_file(world, "fa")
+    assert run(world, wake=False) == ["a"]
+    told = explain(world.state, "child").waits
+    assert told is not None and told.startswith("further changes are collected until 2024-")
+    world.deliver("fa", world.new_rows([DAY_1 + 5 * DAY_US]))
+    assert run(world, wake=False) == ["a", "child"]
+    assert {start for name, start in world.counts if name == "child"} == {DAY_1 + n * DAY_US for n in (3, 4, 5)}
+    late_file(world, "fa")
+    assert run(world) == ["a", "child"]
+    assert world.counts["child", DAY_1] == 1
+
+
+@pytest.mark.parametrize("target_us, waits", [(5 * MINUTE_US, True), (2 * SECOND_US, False)])
+def test_a_queue_puts_no_target_below_at_risk(target_us: int, waits: bool) -> None:
+    world = warehouse([base("a", queue_us=HOUR_US), view("child", "a", target_us=target_us)])
+    for table in world.state.tables.values():
+        table.cost.spread_s, table.cost.alpha_s, table.cost.beta_s = 0.1, 1.0, 0.0
+    late_file(world, "fa")
+    came = world.now
+    assert bool(world.decide()) != waits
+    if waits:
+        until = world.controller.wake_at_us
+        assert until is not None and came < until < came + target_us - 2 * SECOND_US
+        run(world)
+        assert world.now <= came + target_us + 90 * SECOND_US  # updates of this world end when they like
+
+
+def test_a_queue_does_not_keep_a_deadline_waiting() -> None:
+    world = warehouse([base("a"), view("child", "a", queue_us=HOUR_US)])
+    world.emit(BackfillRequested(world.tick(), "child", ((DAY_1, DAY_1 + DAY_US),), deadline_us=world.now + SECOND_US))
+    assert [start.job.table for start in world.decide()] == ["child"]

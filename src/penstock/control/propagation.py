@@ -386,8 +386,6 @@ class Propagation:
         if partitions:
             table.needs.add(partitions, need)
             self._opened(table, need)
-            if need.late and table.queued_us is None and table.table.queue_us is not None:
-                table.queued_us = self.event_us
 
     def _hold(self, table: TableState, partitions: PartitionSet, need: Need) -> None:
         # What has a need already is going to be made, and then contains this, too.

@@ -10,7 +10,7 @@ from penstock.control.collecting import closes_us
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
 from penstock.control.holding import Hold, hold, may_hold
-from penstock.control.settling import Settling, Waiting, waiting
+from penstock.control.settling import Settling, Waiting, advances, waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.freshness import out_of_reach
@@ -46,6 +46,8 @@ class Work:
     late: bool = False
     # Pending, but worth to wait for a newer change with it.
     held: Hold | None = None
+    # Pending, but further changes are collected until then.
+    collects_us: int | None = None
 
 
 def blocked(state: State, table: TableState) -> str | None:
@@ -261,6 +263,12 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     held = hold(state, table, pieces, settling) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
+    collects_us = closes_us(state, table) if late and spec.queue_us else None
+    if collects_us is not None and collects_us > state.now_us:
+        settles_us = min(settles_us, collects_us)
+        pieces = [piece for piece in pieces if not piece.need.late or advances(table, piece)]
+    else:
+        collects_us = None
     whole = spec.anywhere or not state.graph.flows[spec.name]
     if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
@@ -273,7 +281,7 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
         pieces = hurried
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, held)
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, held, collects_us)
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:

@@ -199,15 +199,13 @@ def waiting(state: State, table: TableState, pieces: Iterable[Piece], settling: 
     moving = (settling or Settling(state)).before(table, table.seen_us)
     if not moving.since:
         return Waiting()
-    edge_us = table.edge_us if table.edge_us is not None else BEGIN_US
-    advances = table.seen_us is not None and table.seen_us > edge_us
     limits = _Limits(state, table.table.name)
     found: list[tuple[int, int]] = []
     until_us = END_US
     no_more = False
     for piece in late:
         need = piece.need
-        at_edge = advances and piece.end_us > edge_us
+        at_edge = advances(table, piece)
         for start, end, dates in moving.since.within(PartitionSet(((piece.start_us, piece.end_us),))):
             if dates.known_us <= need.oldest_us:
                 found.append((start, end))
@@ -225,6 +223,12 @@ def waiting(state: State, table: TableState, pieces: Iterable[Piece], settling: 
                 no_more = True
     by = frozenset(moving.by)
     return Waiting(PartitionSet.of(*found), by if found else frozenset(), until_us, by if no_more else frozenset())
+
+
+def advances(table: TableState, piece: Piece) -> bool:
+    """Whether a piece has new rows at the edge."""
+    edge_us = table.edge_us if table.edge_us is not None else BEGIN_US
+    return table.seen_us is not None and table.seen_us > edge_us and piece.end_us > edge_us
 
 
 class _Limits:

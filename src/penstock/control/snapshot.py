@@ -52,7 +52,6 @@ _PLAIN = (
     "retry_at_us",
     "failed",
     "small_files",
-    "queued_us",
     "merged_snapshot",
     "anew",
 )

@@ -105,8 +105,6 @@ class TableState:
     retry_at_us: int | None = None
     failed: bool = False
     small_files: int = 0
-    # Views that collect reasons: when the first one of late work came that no job has taken.
-    queued_us: int | None = None
     restated: Restated = field(default_factory=Restated)
     # When its files were last merged: since then older rows are in files that look new.
     merged_snapshot: int = 0

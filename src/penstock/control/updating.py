@@ -87,9 +87,6 @@ class Updating(Backfilling, Filing):
                     # Something changed after the decision, which the job will not see.
                     state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
         state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
-        if state.queued_us is not None and any(piece.need.late for piece in job.pieces):
-            left = any(need.late for _, _, need in state.needs.pieces())
-            state.queued_us = event.at_us if left else None
 
     def _more_is_awaited(self, name: str) -> bool:
         """Whether an update that starts now cannot be all that is waited for, as what the table is made from is still to come."""

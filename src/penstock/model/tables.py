@@ -110,8 +110,8 @@ class Table:
     # When its old partitions are stated anew, as a timetable; empty if nobody knows.
     restated: str = ""
     # How long reasons to update are collected after the first of them: files and requests of a base table, late changes
-    # of a view. None: not at all; 0: as long as no target below is at risk.
-    queue_us: int | None = None
+    # of a view.
+    queue_us: int = 0
 
     @property
     def grain(self) -> Grain:
