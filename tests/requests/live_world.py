@@ -165,6 +165,11 @@ class LiveDriver:
         table = self.shape.graph.tables[name]
         numbers = [n for n in self.shape.partitions[name] if n < self.changing] or self.shape.partitions[name][:1]
         numbers = sorted(self.rng.sample(numbers, self.rng.randint(1, len(numbers))))
+        if table.partition != "none":  # what a table does not say that it has cannot be asked for
+            extent = self.world.state.extent(self.world.state.tables[name])
+            numbers = [n for n in numbers if (FIRST + n) * DAY_US in extent]
+        if not numbers:
+            return
         bit = 1 << self.checker.changed(name, numbers)
         if table.is_base and self.rng.random() < 0.7:
             times = [(FIRST + n) * DAY_US + self.rng.randrange(1, DAY_US) for n in numbers]

@@ -29,6 +29,12 @@ def run(seeds: range) -> Counter[str]:
     return found
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, 20_000, 2_000))
+def test_twenty_thousand_cases(first: int) -> None:
+    run(range(first, first + 2_000))
+
+
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
 def test_each_partition_is_made_once_for_what_had_come(first: int) -> None:
     found = run(range(first, first + CHUNK))
