@@ -202,6 +202,7 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "tables.group": (_table('group = "all"'), set()),
     "tables.patience": (_table('patience = "3s"'), set()),
     "tables.restated": (_table('restated = "Mon 02:00"'), set()),
+    "tables.queue": (_table('queue = "1s"'), set()),
     "tables.sql": (_sql("count(*)", "sum(v)"), {"hourly"}),
     "tables.function": (_python('count", "n"', 'count", "N"'), {"daily"}),
     "tables.rows": (_sql("upper(k)", "lower(k)", "tables/upper.sql"), {"upper"}),

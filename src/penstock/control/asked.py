@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,10 +47,41 @@ class RequestStatus:
 
 def requests(state: State) -> list[RequestStatus]:
     """The newest first."""
-    return [_status(state, request) for request in sorted(state.requests.values(), key=lambda r: -r.number)]
+    merged = _merged(state)
+    return [
+        _status(state, request, tuple(merged[request.number]))
+        for request in sorted(state.requests.values(), key=lambda r: -r.number)
+    ]
 
 
-def _status(state: State, request: Request) -> RequestStatus:
+def _merged(state: State) -> dict[int, list[int]]:
+    """Of each request the others with which it shares work: what both reach, and the one was open when the other came."""
+    known = [state.requests[number] for number in sorted(state.requests)]
+    reached = {
+        request.number: reach(state.graph, {request.table: request.wanted}, downstream=request.downstream)
+        if request.table in state.graph.tables
+        else {}
+        for request in known
+    }
+    found: dict[int, list[int]] = {request.number: [] for request in known}
+    for n, later in enumerate(known):
+        for earlier in known[:n]:
+            if earlier.finished_us is not None and earlier.finished_us <= later.at_us:
+                continue
+            if _meet(reached[earlier.number], reached[later.number]):
+                if later.cancelled_us is None:
+                    found[earlier.number].append(later.number)
+                if earlier.cancelled_us is None:
+                    found[later.number].append(earlier.number)
+    return {number: sorted(others) for number, others in found.items()}
+
+
+def _meet(one: Mapping[str, PartitionSet], other: Mapping[str, PartitionSet]) -> bool:
+    fewer, more = (one, other) if len(one) < len(other) else (other, one)
+    return any(name in more and where & more[name] for name, where in fewer.items())
+
+
+def _status(state: State, request: Request, merged_with: tuple[int, ...]) -> RequestStatus:
     todo = {name: work for name in state.graph.order if (work := work_for(state.tables[name], request.number))}
     running = [name for name in todo if _runs_for(state.tables[name], request.number)]
     why = None
@@ -78,11 +110,7 @@ def _status(state: State, request: Request) -> RequestStatus:
         made=sum(request.made.values()),
         left=sum(where.count(state.graph.tables[name].grain) for name, where in left.items()),
         updates=request.updates,
-        merged_with=tuple(
-            number
-            for number in request.joined
-            if (other := state.requests.get(number)) is None or other.cancelled_us is None
-        ),
+        merged_with=merged_with,
         tables=tuple(todo),
         waits=why,
         held=_held(state, request.number) if request.held else 0,

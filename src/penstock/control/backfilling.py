@@ -4,13 +4,13 @@ A request adds needs, nothing more; so it merges with every other reason to make
 
 * with queued work, because needs of one partition are one need;
 * with a running job of a view that makes the partition anew anyway, which then is for this request, too;
-* with other requests that reach the same partitions further down and have not published anything yet: it takes the date
-  of the oldest, so that where they meet all of them are waited for (a table waits for what was asked for no later than
-  its own work, see `settling`).
+* with all that comes to the same partitions further down: a table waits for what had come when it was first told of a
+  change (see `settling`), whether that was asked for, is a file, or both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.control.events import BackfillRequested, Job, RequestCancelled
@@ -19,8 +19,7 @@ from penstock.control.request import REMEMBERED, Request
 from penstock.control.tablestate import TableState
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
-from penstock.requests.needs import Need, Piece, asked
-from penstock.requests.reach import reach
+from penstock.requests.needs import Need, Piece, asked, partitions_of
 
 
 class Backfilling(Propagation):
@@ -53,16 +52,10 @@ class Backfilling(Propagation):
         if state is None or not wanted:
             self._finish(request, event.at_us)
             return
-        reached = reach(self.graph, {name: wanted}, downstream=event.downstream)
-        request.joined = self._sharing(reached)
-        known = [self.requests[number] for number in request.joined]
-        for other in known:
-            other.joined = tuple(sorted({*other.joined, self.number}))
-        request.dated_us = min([event.at_us, *(other.dated_us for other in known if not other.made)])
-        state.counts.requests += 1
         rest = wanted - self.join_running(state, wanted, self.number)
+        self.reason(state, rest)
         if rest:
-            self.require(state, rest, asked(request.dated_us, self.number))
+            self.require(state, rest, asked(event.at_us, self.number))
             state.amount += event.size_bytes
         request.open.add(name)
         if state.failed or state.retry_at_us is not None:
@@ -70,21 +63,11 @@ class Backfilling(Propagation):
             state.failed, state.attempt, state.retry_at_us = False, 0, None
         self.touched.add(name)
 
-    def _sharing(self, reached: dict[str, PartitionSet]) -> tuple[int, ...]:
-        """Open requests that reach partitions which this one reaches, too: those are made once for both."""
-        found = []
-        for other in self.requests.values():
-            if other.finished_us is None and other.number != self.number:
-                theirs = reach(self.graph, {other.table: other.wanted}, downstream=other.downstream)
-                if any(name in reached and where & reached[name] for name, where in theirs.items()):
-                    found.append(other.number)
-        return tuple(sorted(found))
-
     def join_running(self, state: TableState, wanted: PartitionSet, number: int) -> PartitionSet:
         """What of a request a running job does anyway: partitions that it makes from nothing, with the logic of now. Not
         in a base table: its files have no versions, and what the user knows of them the job may have read before."""
         running = state.running
-        if running is None or state.redefined or running.job.kind != "derive":
+        if running is None or state.redefined or running.job.kind != "derive" or not self.may_join(state, number):
             return EMPTY
         joined = EMPTY
         pieces: list[Piece] = []
@@ -94,12 +77,21 @@ class Backfilling(Propagation):
             joined |= met
             pieces += [Piece(start, end, piece.need) for start, end in here - met]
             for start, end in met:
-                also = replace(piece.need, requests=tuple(sorted({*piece.need.requests, number})))
+                numbers = tuple(sorted({*piece.need.requests, number}))
+                newest_us = max(piece.need.newest_us, self.requests[number].at_us if number in self.requests else 0)
+                also = replace(piece.need, requests=numbers, upto_us=newest_us)
                 pieces.append(Piece(start, end, also))
         if joined:
             pieces.sort(key=lambda piece: piece.start_us)
             running.job = replace(running.job, pieces=tuple(pieces))
         return joined
+
+    def may_join(self, state: TableState, number: int) -> bool:
+        """Of a table that reads itself, what follows from other partitions that are asked for is made after those."""
+        request, running = self.requests.get(number), state.running
+        if request is None or running is None or state.table.name not in self.graph.chained:
+            return True
+        return not request.wanted - partitions_of(running.job.pieces)
 
     # What is taken back
 
@@ -114,8 +106,10 @@ class Backfilling(Propagation):
                 self._drop(state, request)
                 if not state.needs and not state.files:
                     state.amount = 0.0
+                self._settle_work(state, [request.number], event.at_us)
                 self.touched.add(name)
-        self._settle_requests(event.at_us)
+        if request.finished_us is None:
+            self._settle_requests(event.at_us)
 
     def _drop(self, state: TableState, request: Request) -> None:
         """What was only asked for need not be done. What has changed must be, but no longer for this request."""
@@ -153,7 +147,19 @@ class Backfilling(Propagation):
                     request.made[state.table.name] = made + grain.count(piece.start_us, piece.end_us)
         for number in served:
             self.requests[number].updates += 1
-        self._settle_requests(at_us)
+        self._settle_work(state, served, at_us)
+
+    def _settle_work(self, state: TableState, numbers: Iterable[int], at_us: int) -> None:
+        """Which of these requests a table has nothing more to do for; and which of them have come to their end by that."""
+        works = {number for _, _, need in state.needs.pieces() for number in need.requests}
+        if state.running is not None:
+            works.update(number for piece in state.running.job.pieces for number in piece.need.requests)
+        for number in sorted(set(numbers) - works):
+            request = self.requests.get(number)
+            if request is not None and request.finished_us is None:
+                request.open.discard(state.table.name)
+                if not request.open:
+                    self._finish(request, at_us)
 
     def _settle_requests(self, at_us: int) -> None:
         """Which requests have come to their end."""
@@ -173,6 +179,8 @@ class Backfilling(Propagation):
     def _finish(self, request: Request, at_us: int) -> None:
         request.finished_us = at_us
         request.open = set()
-        done = [other.number for other in self.requests.values() if other.finished_us is not None and not other.held]
-        for number in sorted(done)[:-REMEMBERED]:
-            del self.requests[number]
+        if request.held:
+            return
+        self.ended.append(request.number)
+        while len(self.ended) > REMEMBERED:
+            del self.requests[self.ended.popleft()]

@@ -96,11 +96,32 @@ def _reflects(
     if complete_us is None:
         return None
     left = _left(state, table, partitions_of(pieces))
-    if left.within(BEGIN_US, complete_us) or Settling(state, published_only=True).between_states(table, complete_us):
+    if left.within(BEGIN_US, complete_us) or _goes_without(state, table.table.name, complete_us):
         return None
-    if _goes_without(state, table.table.name, complete_us):
-        return None
+    settling = Settling(state, published_only=True)
+    if settling.between_states(table, complete_us):
+        return _agreed(state, settling, table.table.name)
     return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))
+
+
+def _agreed(state: State, settling: Settling, name: str) -> tuple[tuple[str, int], ...] | None:
+    """Which publications of the base tables all inputs contain, though newer ones are on their way; None if they disagree."""
+    found: dict[str, int] = {}
+    for edge in state.graph.into[name]:
+        source = state.tables[edge.source]
+        if edge.source == name:
+            continue
+        if not settling.of(edge.source, any_change=True).since:
+            # Whatever was published of these concerns it no more.
+            reflects = {base: state.tables[base].snapshot for base in state.graph.origins[edge.source]}
+        elif source.consistent:
+            reflects = source.reflects
+        else:
+            return None
+        for base, snapshot in reflects.items():
+            if found.setdefault(base, snapshot) != snapshot:
+                return None
+    return tuple(sorted(found.items()))
 
 
 def _goes_without(state: State, name: str, complete_us: int) -> bool:

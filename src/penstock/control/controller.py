@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.control.building import build_job
+from penstock.control.collecting import closes_us
 from penstock.control.events import (
     DemandSeen,
     Event,
@@ -24,6 +25,7 @@ from penstock.control.grouping import ready_group
 from penstock.control.lag import lag_us
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_job, ready_work
+from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.time import END_US
@@ -64,6 +66,8 @@ class Controller:
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}
         self._pausing: dict[str, int] = {}
+        # Tables with work that has waited long enough, and for which others.
+        self._waited: dict[str, frozenset[str]] = {}
         self._paused_until_us = END_US
         self.state.touched.update(self.state.tables)
         self._follow = getattr(self.policy, "follow", None)
@@ -202,6 +206,11 @@ class Controller:
     def _because(self, start: Start) -> str:
         hurry = self.ready[start.table].awaited_us is not None
         why = guard.reason(start)
+        waited = sorted(
+            {each for name in self.state.graph.grouped_with(start.table) for each in self._waited.get(name, ())}
+        )
+        if waited:
+            why += f"; it waited long enough for what comes through {', '.join(waited)}"
         return f"is what a query waits for; it {why}" if hurry else why
 
     def _refresh(self) -> None:
@@ -214,21 +223,22 @@ class Controller:
         if self._paused_until_us <= state.now_us:
             names.update(name for name, until in self._pausing.items() if until <= state.now_us)
         state.touched = set()
+        settling = Settling(state)  # one look at what is on its way, for all that are asked
         groups: set[str] = set()
         for name in names:
             table = state.tables.get(name)
             group = table.table.group if table is not None else None
             if group is None:
-                self._ask(name)
+                self._ask(name, settling)
             elif group not in groups:
                 groups.add(group)
-                self._ask_group([state.tables[member] for member in state.graph.groups[group]])
+                self._ask_group([state.tables[member] for member in state.graph.groups[group]], settling)
         self._paused_until_us = min(self._pausing.values(), default=END_US)
 
-    def _ask_group(self, members: Sequence[TableState]) -> None:
+    def _ask_group(self, members: Sequence[TableState], settling: Settling) -> None:
         """Tables that are updated together are one job, by the name of the first of them. Only merging of small files is
         done for each by itself."""
-        job, works = ready_group(self.state, members)
+        job, works = ready_group(self.state, members, settling)
         for table in members:
             name = table.table.name
             self._pausing.pop(name, None)
@@ -236,8 +246,7 @@ class Controller:
             until = self._pauses_until(table) if job is None else None
             if until is not None and until < END_US:
                 self._pausing[name] = until
-            if (held := works[name].held) is not None:
-                self._pausing[name] = min(held.until_us, self._pausing.get(name, END_US))
+            self._pause(name, works[name])
             self._watch(name, works[name].late)
         if job is not None:
             self.ready.put(job)
@@ -247,7 +256,7 @@ class Controller:
                 if upkeep is not None:
                     self.ready.put(upkeep)
 
-    def _ask(self, name: str) -> None:
+    def _ask(self, name: str, settling: Settling) -> None:
         table = self.state.tables.get(name)
         self._pausing.pop(name, None)
         work = Work()
@@ -255,7 +264,7 @@ class Controller:
             self.ready.discard(name)
         else:
             if not table.table.is_base and blocked(self.state, table) is None:
-                work = ready_work(self.state, table)
+                work = ready_work(self.state, table, settling=settling)
             job = ready_job(self.state, table, work)
             if job is not None:
                 self.ready.put(job)
@@ -264,9 +273,17 @@ class Controller:
                 until = self._pauses_until(table)
                 if until is not None and until < END_US:
                     self._pausing[name] = until
-        if work.held is not None:
-            self._pausing[name] = min(work.held.until_us, self._pausing.get(name, END_US))
+        self._pause(name, work)
         self._watch(name, work.late)
+
+    def _pause(self, name: str, work: Work) -> None:
+        """Late work that waits does so until some time at most."""
+        self._waited.pop(name, None)
+        if work.waited_for:
+            self._waited[name] = work.waited_for
+        until = min(work.settles_us, work.held.until_us if work.held is not None else END_US)
+        if until < END_US:
+            self._pausing[name] = min(until, self._pausing.get(name, END_US))
 
     def _pauses_until(self, table: TableState) -> int | None:
         """When it can be ready by itself, though nothing happens: after a failure, or because it is read seldom."""
@@ -275,6 +292,8 @@ class Controller:
         times = [table.retry_at_us or 0]
         if table.needs or table.files:
             times.append(deferred_until(self.state, table) or 0)
+            if table.table.is_base:
+                times.append(closes_us(self.state, table) or 0)
         return max(times) if max(times) > self.state.now_us else None
 
     def _watch(self, name: str, late: bool) -> None:

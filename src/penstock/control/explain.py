@@ -180,6 +180,8 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
         return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()
+    if work.collects_us is not None:
+        return f"further changes are collected until {_second(table, work.collects_us)}, so that it is made once", ()
     if work.unsettled:
         names = tuple(sorted(work.waits_for))
         return f"an old change is still on its way to it through {', '.join(names)}", names

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.control.readiness import Work, blocked, ready_job, ready_work
+from penstock.control.settling import Settling
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.scheduling.jobs import ReadyJob
 
 
-def ready_group(state: State, members: Sequence[TableState]) -> tuple[ReadyJob | None, dict[str, Work]]:
+def ready_group(
+    state: State, members: Sequence[TableState], settling: Settling | None = None
+) -> tuple[ReadyJob | None, dict[str, Work]]:
     """All work of a group that could start now, as one job by the name of its first table; and the work of
     each. A table that has something pending but none of it ready holds the others back: they become visible
     together, or not at all."""
     works = {table.table.name: Work() for table in members}
     if any(blocked(state, table) is not None for table in members):
         return None, works
-    works = {table.table.name: ready_work(state, table) for table in members}
+    works = {table.table.name: ready_work(state, table, settling=settling) for table in members}
     if any(table.needs and not works[table.table.name].pieces for table in members):
         return None, works
     jobs = [

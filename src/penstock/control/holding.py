@@ -18,7 +18,7 @@ nothing waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from math import inf
 
@@ -66,12 +66,12 @@ def may_hold(state: State, table: Table) -> bool:
     return bool(table.patience_us) or (table.patience_us is None and table.name in state.graph.restated)
 
 
-def hold(state: State, table: TableState, pieces: Iterable[Piece]) -> Hold | None:
+def hold(state: State, table: TableState, pieces: Iterable[Piece], settling: Settling | None = None) -> Hold | None:
     name = table.table.name
     late = [piece for piece in pieces if piece.need.late]
     if not late:
         return None
-    moving = Settling(state).before(table, table.seen_us)
+    moving = (settling or Settling(state)).before(table, table.seen_us)
     if not moving.since and name not in state.graph.restated:
         return None
     chain = below(state, name)
@@ -83,13 +83,17 @@ def hold(state: State, table: TableState, pieces: Iterable[Piece]) -> Hold | Non
     restated: dict[str, str] = {}
     moves = False
     for piece in late:
-        coming = list(_known(state, table, piece.need.at_us))
+        coming = list(_known(state, table, piece.need.at_us, moving.by))
         limit = piece.need.at_us + (table.table.patience_us or 0)
         until = min(max([limit, *(each.there_us for each in coming)]), *_latest_starts(state, piece, chain))
         if until <= state.now_us:
             continue
         where = PartitionSet(((piece.start_us, piece.end_us),)) - awaited
-        newer = [one for one in moving.since.within(where) if one[2] > piece.need.at_us]
+        newer = [
+            (start, end, max(at for at in (dates.known_us, dates.arrived_us) if at < END_US))
+            for start, end, dates in moving.since.within(where)
+            if dates.oldest_us > piece.need.at_us
+        ]
         expected = [each for each in coming if not each.come]
         for part, since_us, takes in _reasons(where, newer, on_its_way, expected):
             updates_saved = _saves(state, name, chain, piece.need.at_us, since_us, takes, until)
@@ -132,7 +136,7 @@ def _saves(state: State, name: str, chain: Below, at_us: int, since_us: int, tak
     return choice.updates if choice.waits else 0
 
 
-def _known(state: State, table: TableState, after_us: int) -> Iterator[Coming]:
+def _known(state: State, table: TableState, after_us: int, moving: Set[str]) -> Iterator[Coming]:
     """Restatements of tables above that come near after a change; each at its next time only."""
     name, patience = table.table.name, table.table.patience_us
     nearby_us = NEARBY_US if patience is None else patience
@@ -141,12 +145,15 @@ def _known(state: State, table: TableState, after_us: int) -> Iterator[Coming]:
         timetable = source.table.timetable
         if timetable is None or source.failed:
             continue
-        at_us = timetable.next_us(after_us)
+        last_us = source.restated.last_us
+        # The one whose time it is when the change comes; if it has come, the next.
+        at_us = timetable.next_us(after_us - timetable.within_us)
+        if at_us <= after_us and last_us is not None and last_us >= at_us - timetable.within_us and above not in moving:
+            at_us = timetable.next_us(after_us)
         if at_us - after_us > nearby_us:
             continue
         there = _on_its_way(state, name, (above,))
         # As much too early as it may be late, it is this one; and not all of it has come while more is there to load.
-        last_us = source.restated.last_us
         come = last_us is not None and last_us >= at_us - timetable.within_us
         come = come and not (source.files or source.running)
         yield Coming(above, f"{timetable}", at_us, at_us + timetable.within_us + _us(there), there, come)

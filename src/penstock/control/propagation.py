@@ -7,6 +7,7 @@ the table's policy) and is not in a running job reflects all publications so far
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from penstock.control.request import Request
@@ -29,6 +30,10 @@ class Dated(NamedTuple):
     at_us: int
     requests: tuple[int, ...] = ()
     parked: bool = False
+    # When the newest change in it was committed.
+    upto_us: int = 0
+    # When the oldest came.
+    came_us: int = 0
 
 
 class Change(NamedTuple):
@@ -42,6 +47,10 @@ class Change(NamedTuple):
     size_bytes: int = 0
 
 
+# What a table was told: something, and something of which nothing was to be done already.
+_TOLD, _MORE = 1, 2
+
+
 class Propagation:
     """The tables and the ways between them."""
 
@@ -51,8 +60,12 @@ class Propagation:
         self.snapshot = 0
         # What users asked for: all that is open, and the last that were done.
         self.requests: dict[int, Request] = {}
+        # Of these, the ones that may be forgotten when others have come to their end.
+        self.ended: deque[int] = deque()
         # The number of the event that is being folded.
         self.number = 0
+        # When that was.
+        self.event_us = 0
         # Tables whose readiness an event may have changed.
         self.touched: set[str] = set()
         # Views whose rows, in the catalogue, are those of an earlier declaration, or made from rows that are gone.
@@ -167,22 +180,23 @@ class Propagation:
             else:
                 # A publication of a table with time that has no times brought no rows.
                 nothing = self.graph.flows[name] and not change.ranges and reader.exists
-                told = not nothing and self.sources_exist(edge.table)
-                if told:
+                told = 0
+                if not nothing and self.sources_exist(edge.table):
                     for dated in change.ranges or (Dated(EVERYTHING, change.at_us),):
-                        self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, dated, late=True, append=False)
+                        told |= self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, dated, late=True, append=False)
             if told:
                 reader.counts.requests += 1
+                reader.counts.merged += not told & _MORE
                 reader.amount += change.size_bytes
             self.touched.add(edge.table)
 
-    def _tell_itself(self, table: TableState, edge: Edge, change: Change) -> bool:
+    def _tell_itself(self, table: TableState, edge: Edge, change: Change) -> int:
         """A table that reads its earlier partitions: the following ones are made from the changed ones."""
         if table.seen_us is None:
-            return False
+            return 0
         grain = table.table.grain
         begun = grain.ceil(table.edge_us) if table.edge_us is not None else BEGIN_US
-        told = False
+        told = 0
         for dated in change.ranges:
             following = self.reached(table, edge.map.affected(dated.where))
             old, new = following.within(BEGIN_US, begun), following - PartitionSet.of((BEGIN_US, begun))
@@ -190,8 +204,8 @@ class Propagation:
             told |= self._add(table, new, change.snapshot, BEGIN_US, dated, append=False)
         return told
 
-    def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: Change) -> bool:
-        told = False
+    def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: Change) -> int:
+        told = 0
         append = change.append and self.graph.folds[edge.table]
         if reader.seen_us is not None:
             used = edge.map.cut(reader.seen_us)
@@ -219,13 +233,13 @@ class Propagation:
             return False
         return source.edge_us is not None and source.edge_us > edge.map.cut(seen_us)
 
-    def advance(self, reader: TableState, since: int, at_us: int, append: bool) -> bool:
+    def advance(self, reader: TableState, since: int, at_us: int, append: bool) -> int:
         """Whether the trailing edge of a table's sources moved; if so its partitions up to there have a need."""
         name, grain = reader.table.name, reader.table.grain
         edge = self.trailing_edge(name)
         seen = reader.seen_us
         if edge is None or (seen is not None and edge <= seen):
-            return False
+            return 0
         begin = seen if seen is not None else self.begin(name)
         if seen is None and (grain is WHOLE or reader.table.anywhere) and (begin is None or begin >= edge):
             # It is not cut by time: it can have rows though none of those that wait for the edge.
@@ -233,25 +247,24 @@ class Propagation:
         if begin is None or begin >= edge:
             if reader.exists and begin is not None:
                 reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this
-            return False
+            return 0
         fresh = PartitionSet(((grain.floor(begin), self.until(reader.table, edge)),))
         if reader.table.anywhere and seen is None:
             fresh = PartitionSet.of((BEGIN_US, self.until(reader.table, edge)))
         reader.seen_us = edge
         new = Dated(fresh, at_us)
         if seen is None:
-            self._add(reader, fresh, since, BEGIN_US, new, append=False)
-            return True
+            return self._add(reader, fresh, since, BEGIN_US, new, append=False)
         # A partition without a need reflects all up to `seen`; one with a need remembers its own, older edge.
-        self._add(reader, fresh, since, seen, new, append=append)
+        told = self._add(reader, fresh, since, seen, new, append=append)
         if reader.table.anywhere:
             older = PartitionSet.of((BEGIN_US, grain.floor(begin)))
-            self._add(reader, older, since, seen, new, late=True, append=False)
+            told |= self._add(reader, older, since, seen, new, late=True, append=False)
         elif self.graph.fluid[name] and grain is not WHOLE:
             # Partitions that read more than their own stretch of time see the new rows too.
             older = self._fluid(reader, seen, edge) - fresh
-            self._add(reader, older, since, seen, new, late=True, append=False)
-        return True
+            told |= self._add(reader, older, since, seen, new, late=True, append=False)
+        return told
 
     def complete(self, table: TableState, edge_us: int, at_us: int) -> None:
         """A table is complete further than before."""
@@ -344,11 +357,30 @@ class Propagation:
         *,
         late: bool = False,
         append: bool,
-    ) -> bool:
-        if partitions:
-            need = Need(since, edge_us, dated.at_us, late, append, self.number, dated.requests, parked=dated.parked)
-            self.admit(reader, partitions, need)
-        return bool(partitions)
+    ) -> int:
+        if not partitions:
+            return 0
+        told = _TOLD if _covered(reader, partitions) else _TOLD | _MORE
+        need = Need(
+            since,
+            edge_us,
+            dated.at_us,
+            late,
+            append,
+            self.number,
+            dated.requests,
+            parked=dated.parked,
+            upto_us=dated.upto_us if late else 0,
+            came_us=dated.came_us if late else 0,
+            told_us=self.event_us if late else 0,
+        )
+        self.admit(reader, partitions, need)
+        return told
+
+    def reason(self, table: TableState, partitions: PartitionSet) -> None:
+        """Count a reason to make partitions, or none of them if a running job makes them anyway."""
+        table.counts.requests += 1
+        table.counts.merged += _covered(table, partitions)
 
     # Policies
 
@@ -403,3 +435,11 @@ class Propagation:
             request = self.requests.get(number)
             if request is not None and request.finished_us is None:
                 request.open.add(table.table.name)
+
+
+def _covered(table: TableState, partitions: PartitionSet) -> bool:
+    """Whether all of these are to be made already."""
+    if not partitions or not table.needs:
+        return not partitions
+    found = table.needs.within(partitions)
+    return not partitions - PartitionSet.of(*((start, end) for start, end, _ in found))

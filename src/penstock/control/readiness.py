@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 
+from penstock.control.collecting import closes_us
 from penstock.control.events import FeedFile
 from penstock.control.following import deferred_until, modulation
 from penstock.control.holding import Hold, hold, may_hold
-from penstock.control.settling import waiting
+from penstock.control.settling import Settling, Waiting, advances, waiting
 from penstock.control.state import State
 from penstock.control.tablestate import TableState
 from penstock.model.freshness import out_of_reach
@@ -39,10 +40,15 @@ class Work:
     # Pending, but an input is itself about to change, because of work of these tables.
     unsettled: PartitionSet = EMPTY
     waits_for: frozenset[str] = frozenset()
+    # When that ends, whatever has come; and for which tables it has waited long enough.
+    settles_us: int = END_US
+    waited_for: frozenset[str] = frozenset()
     # Whether changes further up, of which the table itself learns nothing yet, could make it wait or end its waiting.
     late: bool = False
     # Pending, but worth to wait for a newer change with it.
     held: Hold | None = None
+    # Pending, but further changes are collected until then.
+    collects_us: int | None = None
 
 
 def blocked(state: State, table: TableState) -> str | None:
@@ -62,6 +68,8 @@ def blocked(state: State, table: TableState) -> str | None:
             return f"an update of {other} is running, with which it is made"
     if any(running.job.table == table.table.name for running in state.busy.values()):
         return "an update from before it was declared anew is running"
+    if table.table.is_base and (closes_us(state, table) or 0) > state.now_us:
+        return "further files may come, with which it is updated once"
     until = deferred_until(state, table)
     if until is not None and until > state.now_us:
         return (
@@ -237,8 +245,8 @@ def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
     return max(0, after - before)
 
 
-def ready_work(state: State, table: TableState, take: int | None = None) -> Work:
-    """Which pending partitions of a derived table can be made now."""
+def ready_work(state: State, table: TableState, take: int | None = None, settling: Settling | None = None) -> Work:
+    """Which pending partitions of a derived table can be made now; `settling` if what is on its way is known already."""
     if not table.needs:
         return Work()
     spec = table.table
@@ -253,12 +261,18 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
     pieces = [Piece(*piece) for piece in table.needs.within(reach)]
     unreachable = EMPTY if reach is EVERYTHING else table.needs.domain() - reach
     late = any(piece.need.late for piece in pieces)
-    unsettled, waits_for = waiting(state, table, pieces) if late else (EMPTY, frozenset())
+    unsettled, waits_for, settles_us, waited_for = waiting(state, table, pieces, settling) if late else Waiting()
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
-    held = hold(state, table, pieces) if late and may_hold(state, spec) else None
+    held = hold(state, table, pieces, settling) if late and may_hold(state, spec) else None
     if held is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
+    collects_us = closes_us(state, table) if late and spec.queue_us else None
+    if collects_us is not None and collects_us > state.now_us:
+        settles_us = min(settles_us, collects_us)
+        pieces = [piece for piece in pieces if not piece.need.late or advances(table, piece)]
+    else:
+        collects_us = None
     whole = spec.anywhere or not state.graph.flows[spec.name]
     if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
@@ -271,7 +285,7 @@ def ready_work(state: State, table: TableState, take: int | None = None) -> Work
         pieces = hurried
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, late, held)
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, held, collects_us)
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:

@@ -21,10 +21,6 @@ class Request:
     reason: str = ""
     downstream: bool = True
     deadline_us: int | None = None
-    # The date that its work has: its own, or that of an older request which it joined.
-    dated_us: int = 0
-    # Other requests with which it shared work when it came: queued, or running.
-    joined: tuple[int, ...] = ()
     # The tables that have work to do for it.
     open: set[str] = field(default_factory=set)
     # Partitions made for it, by table, and in how many updates.

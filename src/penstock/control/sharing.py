@@ -13,8 +13,9 @@ from functools import lru_cache
 from math import floor, log10
 
 from penstock.control.state import State
-from penstock.model.time import SECOND_US
+from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.requests.budget import Pipeline, split
+from penstock.requests.needs import Piece
 from penstock.requests.queueing import Duration, longest
 
 # Tables below a table of which it is still asked which of them should wait; and on a chain whose budget is shared out.
@@ -22,6 +23,8 @@ MOST = 512
 MOST_SHARING = 32
 # Targets below for which the budget is shared out.
 TIGHTEST = 3
+# How long changes that overtake each other are brought together at least where no target says otherwise.
+OVERTAKING_US = 10 * MINUTE_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +113,28 @@ def _split(
         dict(zip(names, costs, strict=True)),
     )
     return split(pipeline, budget_s)[0] / budget_s
+
+
+def latest_start_us(state: State, piece: Piece, chain: Below | None) -> int:
+    """When a piece must start at the latest, for the targets below and the requests that it is made for."""
+    if chain is None:
+        return END_US
+    share = share_us(state, chain)
+    limits = [] if share is None else [piece.need.oldest_us + share]
+    last = max((takes.at_most_s() for takes in chain.takes.values()), default=0.0)
+    for number in piece.need.requests:
+        request = state.requests.get(number)
+        if request is not None and request.deadline_us is not None:
+            limits.append(request.deadline_us - int(last * SECOND_US))
+    return min(limits, default=END_US)
+
+
+def pass_us(state: State, name: str) -> int:
+    """How long two changes take to come through all tables above, one after the other."""
+    graph = state.graph
+    found: dict[str, Duration] = {}
+    for other in sorted(graph.ancestors[name], key=graph.rank.__getitem__):
+        above = [found[edge.source] for edge in graph.into[other] if edge.source in found and edge.source != other]
+        found[other] = longest(above) + run_time(state, other)
+    takes = longest(found.values())
+    return max(OVERTAKING_US, int(2 * takes.at_most_s() * SECOND_US))

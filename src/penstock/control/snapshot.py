@@ -57,7 +57,7 @@ _PLAIN = (
 )
 _NAMES = ("propagate", "optional", "required")
 _COUNTERS = (
-    *("tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner"),
+    *("event_us", "tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner"),
     *("updates", "demand_us", "worked_s", "pressure", "watched_us"),
 )
 
@@ -78,6 +78,7 @@ def dump(state: State) -> dict[str, Any]:
         "quarantine": [asdict(entry) for entry in state.quarantine.values()],
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
+        "ended": list(state.ended),
         "busy": [_dump_running(running) for running in state.busy.values()],
         "memory": dict(state.memory),
         "unseen": [[number, *done] for number, done in state.unseen.items()],
@@ -115,6 +116,7 @@ def load(data: dict[str, Any]) -> State:
     }
     state.rewritten = dict(data["rewritten"])
     state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
+    state.ended = deque(data["ended"])
     state.memory = dict(data["memory"])
     state.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
     state.awaited = Awaited.load(data["awaited"])
@@ -185,12 +187,15 @@ def _dump_need(need: Need) -> list[Any]:
         list(need.requests),
         need.changed,
         need.parked,
+        need.upto_us,
+        need.came_us,
+        need.told_us,
     ]
 
 
 def _load_need(data: list[Any]) -> Need:
-    since, edge_us, at_us, late, append, last, requests, changed, parked = data
-    return Need(since, edge_us, at_us, late, append, last, tuple(requests), changed, parked)
+    since, edge_us, at_us, late, append, last, requests, changed, parked, upto_us, came_us, told_us = data
+    return Need(since, edge_us, at_us, late, append, last, tuple(requests), changed, parked, upto_us, came_us, told_us)
 
 
 def _load_needs(entries: list[list[Any]]) -> IntervalMap[Need]:
@@ -246,14 +251,13 @@ def _dump_request(request: Request) -> dict[str, Any]:
         **asdict(request),
         "wanted": [list(interval) for interval in request.wanted],
         "dropped": [list(interval) for interval in request.dropped],
-        "joined": list(request.joined),
         "open": sorted(request.open),
     }
 
 
 def _load_request(data: dict[str, Any]) -> Request:
     sets = {name: PartitionSet(tuple((start, end) for start, end in data[name])) for name in ("wanted", "dropped")}
-    return Request(**{**data, **sets, "joined": tuple(data["joined"]), "open": set(data["open"])})
+    return Request(**{**data, **sets, "open": set(data["open"])})
 
 
 def _lists(data: dict[str, Any]) -> dict[str, Any]:

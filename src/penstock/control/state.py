@@ -90,6 +90,7 @@ class State(Updating):
 
     def apply(self, event: Event, number: int | None = None) -> None:
         self.number = self.applied + 1 if number is None else number
+        self.event_us = event.at_us
         self._handlers[type(event)](event)
         for name in self.graph.stepped:
             if self.is_stuck(self.tables[name]) and not self.more_is_coming(name):

@@ -28,15 +28,12 @@ class Counts:
 
     updates: int = 0
     requests: int = 0  # reasons to update that came
+    merged: int = 0  # of these, the ones for which nothing was made that was not to be made anyway
     folded: int = 0
     failures: int = 0
     rows: int = 0
     quarantined_rows: int = 0
     busy_s: float = 0.0
-
-    @property
-    def merged(self) -> int:
-        return max(0, self.requests - self.updates)
 
 
 @dataclass(slots=True)

@@ -77,9 +77,11 @@ class Updating(Backfilling, Filing):
                 here = PartitionSet(((start, end),))
                 if need.last <= decided_at:
                     continue
-                if not need.changed and not piece.need.append and job.kind == "derive":
+                new = set(need.requests).difference(piece.need.requests)
+                joins = not need.changed and not piece.need.append and job.kind == "derive"
+                if joins and all(self.may_join(state, number) for number in new):
                     # It was only asked for again, and the job makes it from nothing.
-                    for number in set(need.requests).difference(piece.need.requests):
+                    for number in new:
                         self.join_running(state, here, number)
                 else:
                     # Something changed after the decision, which the job will not see.
@@ -126,6 +128,7 @@ class Updating(Backfilling, Filing):
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
         state.counts.folded += event.how.startswith("fold")
+        state.counts.merged += max(0, len(job.files) + len(job.withdrawn) - 1)
         if job.files:
             state.again.difference_update(file.uri for file in job.files if file.uri not in state.files)
             newest = max(file.arrived_us for file in job.files)
@@ -270,15 +273,18 @@ class Updating(Backfilling, Filing):
     def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
         edge_at = at_us
-        found: dict[tuple[int, tuple[int, ...], bool], list[Interval]] = {}
+        found: dict[tuple[int, tuple[int, ...], bool, int, int], list[Interval]] = {}
+        came = min((file.arrived_us for file in job.files), default=0)
         for piece in job.pieces:
             need = piece.need
-            found.setdefault((need.at_us, need.requests, self._stays(need)), []).append((piece.start_us, piece.end_us))
+            oldest = min(need.oldest_us, came) if came else need.came_us
+            key = (need.at_us, need.requests, self._stays(need), need.upto_us, oldest)
+            found.setdefault(key, []).append((piece.start_us, piece.end_us))
             if not need.late:
                 edge_at = min(edge_at, need.at_us)
         if not self.graph.flows[name]:
-            keys = list(found) if not job.files else [*found, (at_us, (), False)]
-            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False)])
+            keys = list(found) if not job.files else [*found, (at_us, (), False, 0, came)]
+            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False, 0, came)])
         elif len(found) == 1 and job.kind == "derive":
             ranges = (Dated(PartitionSet.of(*publication.changed), *next(iter(found))),)
         else:
@@ -288,7 +294,7 @@ class Updating(Backfilling, Filing):
                 part = rest & PartitionSet.of(*where)
                 dated.append(Dated(part, *key))
                 rest -= part
-            ranges = tuple(each for each in (*dated, Dated(rest, at_us)) if each.where)
+            ranges = tuple(each for each in (*dated, Dated(rest, at_us, came_us=came)) if each.where)
         return Change(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
 
     def _stays(self, need: Need) -> bool:
@@ -359,12 +365,12 @@ class Updating(Backfilling, Filing):
             if need is not None:
                 self.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
         state.amount += job.amount
-        self._settle_requests(at_us)
+        self._settle_work(state, (number for piece in job.pieces for number in piece.need.requests), at_us)
         self.touched.add(state.table.name)
 
     def _restate(self, state: TableState, at_us: int) -> None:
         """Everything that the table has must be made again."""
         state.redefined = state.running is not None
         if state.exists:
+            self.reason(state, self.extent(state))
             self.require(state, self.extent(state), restated(at_us, self.number))
-            state.counts.requests += 1

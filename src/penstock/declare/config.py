@@ -70,12 +70,23 @@ class FeedConfig(Strict):
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
     restated: Restated | None = None
+    queue: Duration | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
 
 
 # Settings of a feed that belong to its base table.
-OF_TABLE = ("partition", "priority", "freshness", "guarantee", "cost", "restated", "keep_versions", "keep_days")
+OF_TABLE = (
+    "partition",
+    "priority",
+    "freshness",
+    "guarantee",
+    "cost",
+    "restated",
+    "queue",
+    "keep_versions",
+    "keep_days",
+)
 
 
 class TableConfig(Strict):
@@ -110,6 +121,8 @@ class TableConfig(Strict):
     patience: Duration | None = None
     # When its old partitions are stated anew: what is made from it may wait for that.
     restated: Restated | None = None
+    # How long reasons to update it are collected after the first of them.
+    queue: Duration | None = None
 
 
 class StorageConfig(Strict):

@@ -127,6 +127,7 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.group": _SCHEDULING,
     "tables.patience": _SCHEDULING,
     "tables.restated": _SCHEDULING,
+    "tables.queue": _SCHEDULING,
     # What is no setting, but declared as well.
     "tables.sql": _MADE_AGAIN,
     "tables.function": _MADE_AGAIN,

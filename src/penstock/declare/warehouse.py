@@ -311,6 +311,7 @@ class _Checker:
             cost_us=config.cost,
             patience_us=self.patience_us if config.patience is None else config.patience,
             restated=config.restated or "",
+            queue_us=config.queue or 0,
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

@@ -109,6 +109,9 @@ class Table:
     patience_us: int | None = None
     # When its old partitions are stated anew, as a timetable; empty if nobody knows.
     restated: str = ""
+    # How long reasons to update are collected after the first of them: files and requests of a base table, late changes
+    # of a view.
+    queue_us: int = 0
 
     @property
     def grain(self) -> Grain:

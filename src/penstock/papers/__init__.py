@@ -23,6 +23,7 @@ MODULES = (
     "requests.youtube",
     "requests.youtube_tree",
     "requests.youtube_queue",
+    "requests.live",
     "queries.unit",
 )
 

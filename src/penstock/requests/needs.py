@@ -12,6 +12,9 @@ a need therefore reflects everything published so far, so a need only has to say
     requests the requests of users that are behind it, by number
     changed  something changed; if not, it was only asked for, and nothing is lost when nobody asks any more
     parked   it comes from a request that was to change one table only: it waits for another reason
+    upto     when the newest change was committed that is in it
+    came     when the oldest of them came: a file, before it was loaded
+    told     when the table was first told: what had come by then is waited for
 
 `|` merges two needs of one partition. It is associative, commutative and idempotent, so neither the order of changes nor
 a change that is reported twice matters.
@@ -19,7 +22,7 @@ a change that is reported twice matters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.model.partitions import Interval, IntervalMap, PartitionSet
 from penstock.model.time import BEGIN_US
@@ -36,6 +39,22 @@ class Need:
     requests: tuple[int, ...] = ()
     changed: bool = True
     parked: bool = False
+    # These are as `at_us` if they are 0.
+    upto_us: int = 0
+    came_us: int = 0
+    told_us: int = 0
+
+    @property
+    def oldest_us(self) -> int:
+        return self.came_us or self.at_us
+
+    @property
+    def known_us(self) -> int:
+        return self.told_us or self.at_us
+
+    @property
+    def newest_us(self) -> int:
+        return max(self.at_us, self.upto_us)
 
     def __or__(self, other: Need) -> Need:
         if self == other:
@@ -50,16 +69,31 @@ class Need:
             _united(self.requests, other.requests),
             self.changed or other.changed,
             self.parked and other.parked,
+            max(self.newest_us, other.newest_us),
+            min(self.oldest_us, other.oldest_us),
+            min(self.known_us, other.known_us),
         )
 
     def __le__(self, other: Need) -> bool:
         """Whether whatever satisfies `other` satisfies this one too."""
-        return self | other == other
+        merged = self | other
+        return replace(merged, upto_us=other.upto_us, came_us=other.came_us, told_us=other.told_us) == other
 
     def rest(self, pin: int, edge_us: int | None, at_us: int) -> Need:
         """What is left of a need that grew after a job was decided: the job brings the snapshot `pin` up to `edge_us`."""
         edge = BEGIN_US if edge_us is None else edge_us
-        return Need(pin + 1, edge, at_us, self.late, self.append, self.last, self.requests, self.changed, self.parked)
+        return Need(
+            pin + 1,
+            edge,
+            at_us,
+            self.late,
+            self.append,
+            self.last,
+            self.requests,
+            self.changed,
+            self.parked,
+            self.upto_us,
+        )  # what it is a rest of came after the decision, so it has no older date than the start
 
 
 def _united(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:

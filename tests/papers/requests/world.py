@@ -288,8 +288,7 @@ class Driver:
                 upto = demand.carried.get(OWN, 0)
                 mask = sum(bit for stamp, bit in self.stamps if stamp <= upto)
                 own |= dict.fromkeys(self.shape.numbers(run.dataset, PartitionSet(((start, end),))), mask)
-            whole = self.book.trigger.patient
-            self.checker.published(run.dataset, own, run.pin, self.book.publication, whole=whole)
+            self.checker.published(run.dataset, own, run.pin, self.book.publication)
             self.runs.append((run, self.book.publication))
         self.ended.append(identity)
         if self.rng.random() < 0.2:  # the report comes twice

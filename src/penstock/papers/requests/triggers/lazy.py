@@ -9,7 +9,7 @@ partition in one update; but where changes come faster than jobs finish, there i
 that is not patient waits for what is no newer than its oldest change. Then each update brings at least that one, so
 there are never more updates than changes, and a stream of changes holds up nobody; a newer one may come in two parts.
 
-The live controller works this way (`control/settling.py`), and its requests are not patient.
+The live controller works this way (`control/settling.py`), and its requests are patient: see `tests/requests/test_live.py`.
 """
 
 from __future__ import annotations
