@@ -250,3 +250,30 @@ def test_the_hour_that_clocks_show_twice_is_two_partitions(spark: SparkSession, 
         rows = warehouse.query("SELECT unix_micros(begins), unix_micros(ends), said, n FROM hourly ORDER BY 1").rows
     hours = [parse_instant(f"2024-11-03T{hour:02d}:00:00Z") for hour in range(3, 10)]
     assert [tuple(row) for row in rows] == [(begin, end, ":partition_start", 1) for begin, end in pairwise(hours)]
+
+
+def test_a_feed_of_another_zone_reads_times_of_any_precision(spark: SparkSession, project: Write) -> None:
+    folder = project(
+        {
+            "penstock.toml": """
+                name = "london"
+                [feeds.ev]
+                path = "landing/*.csv"
+                format = "csv"
+                columns = "ts timestamp"
+                time = "ts"
+                zone = "Europe/London"
+                settle = "0s"
+            """,
+            "landing/1.csv": "ts\n2024-07-01\n2024-07-01 10:30\n2024-07-01T10:30:01\n2024-07-01 10:30:01.5\n",
+        }
+    )
+    with Warehouse(folder, spark=spark) as warehouse:
+        warehouse.run(until_idle=True)
+        rows = warehouse.query("SELECT cast(ts AS string) FROM ev ORDER BY 1").rows
+    assert [text for (text,) in rows] == [
+        "2024-06-30 23:00:00",
+        "2024-07-01 09:30:00",
+        "2024-07-01 09:30:01",
+        "2024-07-01 09:30:01.5",
+    ]

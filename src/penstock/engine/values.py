@@ -101,8 +101,9 @@ class Values:
                 return f"try_cast(concat(cast({read} as string), {text(' ' + self.zone)}) as timestamp)"
             return f"cast({read} as {name})"
         if name == "timestamp" and self.zone is not None:
-            midnight = f"if({e} like '%:%', '', ' 00:00:00')"
-            local = f"try_cast(concat(trim({e}), {midnight}, {text(' ' + self.zone)}) as timestamp)"
+            # With a zone Spark wants all of it: hours, minutes and seconds.
+            rest = f"case when {e} like '%:%:%' then '' when {e} like '%:%' then ':00' else ' 00:00:00' end"
+            local = f"try_cast(concat(trim({e}), {rest}, {text(' ' + self.zone)}) as timestamp)"
             return f"if({e} rlike {text(_OFFSET)}, try_cast({e} as timestamp), {local})"
         return f"try_cast({e} as {name})"
 
