@@ -160,3 +160,45 @@ def test_odd_entries_stop_nobody(project: Write) -> None:
             }  # type: ignore[union-attr]
         assert told["a/caf\\xe9.json"] == "has a name that is not UTF-8; rename it"
         assert "RecursionError" in told["a/deep.json"] and len(told) == 2
+
+
+def test_it_is_not_done_before_what_it_found_is_on_record(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project({"penstock.toml": 'name = "p"\n' + FEED.format(name="a"), "a/1.csv": "k\na\n"})
+    log, logs, goes_on = Arrivals._log, threading.Event(), threading.Event()
+
+    def slow(*args: object) -> int:
+        logs.set()
+        goes_on.wait(LONG_S)
+        return log(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Arrivals, "_log", slow)
+    news = News()
+    with looking(folder, news) as (warehouse, lookout):
+        assert logs.wait(LONG_S)
+        assert not any(lookout.is_done(idle=True) for _ in range(20))
+        goes_on.set()
+        news.until(lambda: lookout.found() == 0 and lookout.is_done(idle=True))
+        assert arrived(warehouse) == ["a/1.csv"]
+
+
+def test_many_files_that_are_on_record_are_told_from_those_that_are_not(
+    project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(
+        {"penstock.toml": 'name = "p"\n' + FEED.format(name="a"), "a/1.csv": "k\na\n", "a/é.csv": "k\na\n"}
+    )
+    with Warehouse(folder) as warehouse:
+        declared = warehouse.declared
+
+        def scan() -> int:
+            feeds = list(declared.feeds.values())
+            return Arrivals(
+                warehouse.store, declared.declarations.folder, feeds, declared.feed_schemas.get, warehouse.clock.now_us
+            ).scan()
+
+        assert scan() == 2
+        monkeypatch.setattr("penstock.engine.arrivals._MANY", 0)
+        assert scan() == 0
+        (folder / "a/1.csv").write_text("k\nb\nc\n")
+        (folder / "a/2.csv").write_text("k\nd\n")
+        assert scan() == 2

@@ -29,6 +29,8 @@ from penstock.model.time import parse_instant
 from penstock.store.store import Store
 
 _AT_ONCE = 500
+# From so many files on, what is on record is read in one go.
+_MANY = 5_000
 EMPTY = "the file is empty"
 # Seen, but gone, changed or not to be opened when it was wanted. Nothing is wrong with it, as far as is known.
 UNREAD = "unread"
@@ -82,7 +84,23 @@ class Arrivals:
     def log(self, landing: Landing) -> int:
         """Log what was found, and return how many events that made."""
         ready = landing.ready()
-        return sum(self._log(landing, ready[start : start + _AT_ONCE]) for start in range(0, len(ready), _AT_ONCE))
+        if len(ready) > _MANY:
+            ready = self._unknown(landing, ready)
+        made = sum(self._log(landing, ready[start : start + _AT_ONCE]) for start in range(0, len(ready), _AT_ONCE))
+        landing.logged()
+        return made
+
+    def _unknown(self, landing: Landing, found: list[tuple[str, Seen]]) -> list[tuple[str, Seen]]:
+        """Without the files that are on record as they are: at a start these are nearly all."""
+        with self._store.read() as conn:
+            known = dict(self._store.stamps(conn, landing.feed.name))
+        left = []
+        for path, seen in found:
+            if known.get(self._uri(path)) == (seen.size, seen.mtime_ns):
+                landing.taken(path)
+            else:
+                left.append((path, seen))
+        return left
 
     def is_marker(self, feed: str, uri: str) -> bool:
         """Whether a file holds a promise, no rows."""

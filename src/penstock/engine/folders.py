@@ -205,7 +205,9 @@ class Tree:
             if not self._is_ours(folder):
                 continue
             known = [*folder.files, *folder.folders]
-            self._list(folder)
+            # Where all is told, the names in a folder change no more than its time of change does.
+            for _ in self._listing(folder, only_changed=folder.told):
+                yield
             self._list_new()
             yield
             for start in range(0, len(known), _SOME):
@@ -239,6 +241,7 @@ class Tree:
         folder, name = self._place_of(path)
         if folder is not None:
             folder.files.pop(name, None)
+            folder.mtime_ns = -1
 
     def see_again(self, path: str) -> Seen | None:
         """A fresh file as it is now; None if it is gone, or new no more."""
@@ -310,7 +313,11 @@ class Tree:
                 self._list(folder)
 
     def _list(self, folder: Folder, only_changed: bool = False) -> None:
-        """Find what is not known yet in a folder. What is known and gone is noticed when it is looked at."""
+        for _ in self._listing(folder, only_changed):
+            pass
+
+    def _listing(self, folder: Folder, only_changed: bool) -> Iterator[None]:
+        """Find what is not known yet in a folder, some with each step. What is known and gone is noticed when it is looked at."""
         try:
             changed = os.stat(folder.path).st_mtime_ns
             now = time.monotonic()
@@ -324,7 +331,9 @@ class Tree:
                     self._see(folder, name)
                 return
             with os.scandir(folder.path) as entries:
-                for entry in entries:
+                for number, entry in enumerate(entries, 1):
+                    if number % _SOME == 0:
+                        yield
                     if entry.name not in folder.files and entry.name not in folder.folders:
                         self._see(folder, entry.name, entry)
         except OSError:

@@ -20,7 +20,8 @@ class Landing:
         self.lock = threading.Lock()
         # Whether there are files that changed a moment ago.
         self.unsettled = False
-        # When the last look at everything began.
+        # When the last look at everything began; and when the last one did of which all that was found is on record.
+        self._looked_at = float("-inf")
         self.whole_at = float("-inf")
         self._files = Tree(Pattern(folder, feed.config.path), watches)
         self._markers = Tree(Pattern(folder, feed.config.punctuation), watches) if feed.config.punctuation else None
@@ -44,7 +45,7 @@ class Landing:
         began, self._sweep = time.monotonic(), None
         for tree in self._trees:
             tree.look()
-        self.whole_at = began
+        self._looked_at = began
 
     def glance(self) -> None:
         """At what was told; at everything, if it is not known what was missed."""
@@ -68,7 +69,7 @@ class Landing:
         for _ in self._sweep:
             if time.thread_time() >= until:
                 return False
-        self._sweep, self.whole_at = None, self._swept_from
+        self._sweep, self._looked_at = None, self._swept_from
         return True
 
     def ready(self) -> list[tuple[str, Seen]]:
@@ -101,6 +102,10 @@ class Landing:
     def is_marker(self, path: str) -> bool:
         """Whether a file holds a promise, no rows."""
         return self._markers is not None and self._markers.pattern.matches(path)
+
+    def logged(self) -> None:
+        """All that was ready is on record."""
+        self.whole_at = self._looked_at
 
     def taken(self, path: str) -> None:
         """A file is on record as it was found."""

@@ -218,6 +218,14 @@ class Store:
             found.update({row.uri: row for row in rows})
         return found
 
+    def stamps(self, conn: Connection, feed: str) -> Iterator[tuple[str, tuple[int, int]]]:
+        """The name of each file that is on record, with its size and time of change."""
+        known = tables.file.c
+        for uri, size, mtime_ns in conn.execute(
+            select(known.uri, known.size_bytes, known.mtime_ns).where(known.feed == feed)
+        ):
+            yield uri, (size, mtime_ns)
+
     def put_file(
         self, conn: Connection, feed: str, file: FeedFile, mtime_ns: int, status: str, reason: str | None = None
     ) -> FeedFile:
