@@ -281,3 +281,23 @@ def test_a_source_that_was_done_without_and_is_waited_for_now(site: Site) -> Non
     assert site.run(asked) == [[(1, 1)]]
     site.write({"landing/late/2.csv": head + rows[1]})
     assert site.run(asked) == [[(1, 1), (2, 2)]]
+
+
+def test_other_markers_promise_other_things(site: Site) -> None:
+    toml = 'name = "marks"\n' + EVENTS + 'partition = "day"\npunctuation = "landing/ev/*.{}"\n'
+    rows = [f"a,2024-03-0{day}T10:00:00Z,{day}" for day in (1, 2, 3)]
+    site.write({"tables/n.sql": "SELECT count(*) AS n FROM ev", "landing/ev/1.csv": "k,ts,v\n" + "\n".join(rows)})
+    site.write({"landing/ev/a.mark": "2024-03-04T00:00:00Z\n", "landing/ev/a.ready": "2024-03-02T00:00:00Z\n"})
+    for pattern, expected in (("mark", 3), ("ready", 1), ("mark", 3)):
+        site.write({"penstock.toml": toml.format(pattern)})
+        assert site.run("SELECT n FROM n") == [[(expected,)]]
+
+
+def test_a_row_of_an_archived_file_without_the_time_of_now_is_set_aside(site: Site) -> None:
+    toml = 'name = "other"\n' + EVENTS.replace("v bigint", "t2 timestamp")
+    site.write({"penstock.toml": toml, "landing/ev/1.csv": "k,ts,t2\na,2024-03-01,2024-04-01\nb,2024-03-02,\n"})
+    assert site.run("SELECT k FROM ev") == [[("a",), ("b",)]]
+    (site.folder / "landing/ev/1.csv").unlink()
+    site.write({"penstock.toml": toml.replace('time = "ts"', 'time = "t2"')})
+    rows, refused = site.run("SELECT k FROM ev", "SELECT reason FROM ev_quarantine")
+    assert (rows, refused) == ([("a",)], [("the event time t2 is null",)])

@@ -163,6 +163,10 @@ class State(Updating):
             state = self.tables[name]
             feed = self.graph.feeds.get(state.table.feed or "")
             old = before.get(state.table.feed or "")
+            if feed is not None and old is not None and feed.markers and old.markers not in ("", feed.markers):
+                # Others promise now: what they say is told after this.
+                state.promised_us = None
+                state.promises.clear()
             if feed is not None and old is not None and _promise(feed) != _promise(old):
                 edge = self.promised_edge(state)
                 if edge is not None and (state.edge_us is None or edge > state.edge_us):
@@ -293,7 +297,7 @@ class State(Updating):
 
 def _promise(feed: Feed) -> tuple[object, ...]:
     """What a feed says of the rows that are still to come."""
-    return feed.lateness_us, feed.punctuated, feed.mode, feed.timed
+    return feed.lateness_us, feed.punctuated, feed.markers, feed.mode, feed.timed
 
 
 def feed_of(state: State, table: Table) -> Feed:

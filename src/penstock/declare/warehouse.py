@@ -167,6 +167,7 @@ class _Checker:
             config.time is not None,
             config.jitter,
             "period" not in config.model_fields_set,
+            config.punctuation or "",
         )
 
     # Sources

@@ -371,20 +371,27 @@ class BaseLoad:
         rows = rows.where(f"{FILE} in ({', '.join(f'{number}L' for number in sorted(numbers))})")
         if partitions is not None and own.time is not None:
             rows = rows.where(within(own.time, partitions))
-        rules = self.reader.feed.config.rules if self.definition.declaration.is_plain else ()
+        rules = self._rules()
         if rules:
             keeps = " and ".join(f"coalesce(({rule}), false)" for rule in rules)
             self._refuse_stored(rows.where(f"not ({keeps})"), f"{folder or self.folder}-refused")
             rows = rows.where(keeps)
         return self._stage(rows, own, f"{folder or self.folder}-kept", self._size(own.name)).files
 
+    def _rules(self) -> dict[str, str]:
+        """What the rows of a table that takes them as they come must keep, each with what is said of one that does not."""
+        if not self.definition.declaration.is_plain:
+            return {}
+        rules = {rule: f"breaks the rule: {rule}" for rule in self.reader.feed.config.rules}
+        time = self.definition.time
+        return rules if time is None else rules | {f"{quoted(time)} is not null": f"the event time {time} is null"}
+
     def _refuse_stored(self, rows: DataFrame, folder: str) -> None:
         """Stored rows that break the rules of now go to the quarantine."""
         name = f"{self.job.table}_quarantine"
         root = self.catalogue.folder(name)
         broken = " ".join(
-            f"when not coalesce(({rule}), false) then {text(f'breaks the rule: {rule}')}"
-            for rule in self.reader.feed.config.rules
+            f"when not coalesce(({rule}), false) then {text(reason)}" for rule, reason in self._rules().items()
         )
         files = ", ".join(f"{file.id}L, {text(file.uri)}" for file in self.job.files)
         whole = ", ".join(quoted(column.name) for column in self.reader.schema)

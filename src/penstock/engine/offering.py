@@ -22,12 +22,18 @@ _AT_ONCE = 500
 
 def offered(
     warehouse: Warehouse, store: Store, conn: Connection, state: State, arrivals: Arrivals, now_us: int
-) -> Iterator[FilesOffered]:
+) -> Iterator[FilesOffered | PunctuationArrived]:
     """What tables that are new to the state get of the files that their feeds delivered before and that still lie there.
 
     A table that was left out for a while holds what it had loaded until then, and only gets the rest. So does one that was
     new while a file was away which is back now: for another table of the feed it is nothing new.
     """
+    for name, feed in warehouse.feeds.items():
+        known_feed, now = state.graph.feeds.get(name), warehouse.graph.feeds[name]
+        if known_feed is not None and now.markers and known_feed.markers not in ("", now.markers):
+            promised = arrivals.promised(feed)
+            if promised is not None:
+                yield PunctuationArrived(now_us, name, promised)
     for name, table in warehouse.graph.tables.items():
         before = state.tables.get(name)
         if table.feed is None or table.leader is not None:

@@ -35,6 +35,8 @@ class Feed:
     jitter_us: int | None = None
     # Whether nobody said what the period is, so that the one that is learned is better.
     guessed: bool = False
+    # Where marker files lie, as a pattern; empty where nobody wrote it down.
+    markers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
