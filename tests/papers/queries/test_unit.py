@@ -31,7 +31,7 @@ def test_every_figure_runs(name: str, tmp_path: Path) -> None:
 
 def test_all_settings_with_all_weights() -> None:
     some = ["--set", "traces=low-unif;high-pos", "--set", "weightings=naive;high C_fm > 1"]
-    rows = json.loads(run("unit-all", *SMALL, *some, "--json").stdout)
+    rows = json.loads(run("unit-all", *SMALL, *some, "--json").stdout)["rows"]
     assert len(rows) == 2 * 2 * 2 * len(POLICIES)
     for row in rows:
         assert row["success"] + row["rejected"] + row["missed"] + row["stale"] == pytest.approx(1)

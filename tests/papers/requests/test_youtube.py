@@ -112,6 +112,6 @@ def test_every_experiment_is_a_command(name: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "holds" in result.output or "does not" in result.output
-    rows = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    rows = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["rows"]
     assert rows and all(row["experiment"] == name for row in rows)
     assert all(isinstance(value, str | int | float) for row in rows for value in row.values())
