@@ -1,7 +1,7 @@
 """Linux tells what happens in a folder (inotify): three functions of the C library, called directly.
 
 What is told is a hint and no more: the queue may overflow, and what another machine does on a shared disk is not told at all. See
-`docs/decisions/011-looking-for-files.md`.
+`docs/decisions/012-looking-for-files.md`.
 """
 
 from __future__ import annotations
