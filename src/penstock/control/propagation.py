@@ -241,9 +241,9 @@ class Propagation:
         if edge is None or (seen is not None and edge <= seen):
             return 0
         begin = seen if seen is not None else self.begin(name)
-        if seen is None and (grain is WHOLE or reader.table.anywhere) and (begin is None or begin >= edge):
-            # It is not cut by time: it can have rows though none of those that wait for the edge.
-            begin = BEGIN_US
+        waits = begin is None or begin >= edge
+        if waits and seen is None and (grain is WHOLE or reader.table.anywhere) and not self._all_flow(name):
+            begin = BEGIN_US  # it can have rows of a source without edge, though none of those that wait
         if begin is None or begin >= edge:
             if reader.exists and begin is not None:
                 reader.seen_us = edge  # it was made as of a later time, and is now to be made as of this
@@ -265,6 +265,9 @@ class Propagation:
             older = self._fluid(reader, seen, edge) - fresh
             told |= self._add(reader, older, since, seen, new, late=True, append=False)
         return told
+
+    def _all_flow(self, name: str) -> bool:
+        return all(self.graph.flows[way.source] for way in self.graph.into[name])
 
     def complete(self, table: TableState, edge_us: int, at_us: int) -> None:
         """A table is complete further than before."""
