@@ -52,7 +52,7 @@ def submitting() -> list[dict[str, object]]:
     """Backfills of random weeks of random tables, until a million requests were made and merged."""
     rng = random.Random(1)
     graph = warehouse(rng)
-    _ = graph.rank, graph.flows, graph.chained
+    _ = graph.rank, graph.has_time, graph.chained
     book = Book(graph, Eager(), lambda _: DECADE)
     rows: list[dict[str, object]] = []
     began = process_time()
@@ -94,7 +94,7 @@ def planning() -> list[dict[str, object]]:
     """`penstock plan` for a hundred backfills over the same graph."""
     rng = random.Random(2)
     graph = warehouse(rng)
-    _ = graph.rank, graph.flows, graph.chained
+    _ = graph.rank, graph.has_time, graph.chained
     weeks = [T0 + rng.randrange(2000) * DAY_US for _ in range(100)]
     asked = [Backfill(f"t{rng.randrange(TABLES)}", PartitionSet.of((week, week + 7 * DAY_US))) for week in weeks]
     began = process_time()

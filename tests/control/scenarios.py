@@ -64,7 +64,7 @@ def random_base(rng: Random, feed: Feed, name: str) -> Table:
 
 
 def random_view(rng: Random, name: str, feeds: list[Feed], above: list[Table]) -> Table:
-    flows = Graph(feeds, above).flows
+    flows = Graph(feeds, above).has_time
     zone = "America/New_York" if rng.random() < 0.1 else "UTC"
     partition = rng.choice(["hour", "hour", "360m", "360m", "day", "day", "day", "none", "week", "month"])
     count = rng.choice([1, 1, 1, 2, 2, 3])
@@ -378,7 +378,7 @@ class Scenario:
         """Other content of a file that nobody notices: only making its partitions again shows it, once and everywhere."""
         world = self.world
         shared = sum(other.feed == table.feed for other in world.tables.values()) > 1
-        if shared or world.feeds[table.feed].mode == "snapshot" or not world.graph.flows[table.name]:
+        if shared or world.feeds[table.feed].mode == "snapshot" or not world.graph.has_time[table.name]:
             return None
         loaded = [d for d in world.loaded(table) if d.rows and d is world.newest[d.file.uri]]
         if not loaded:
@@ -608,13 +608,15 @@ def check_derived(world: World, table: Table, memo: dict) -> int:
     graph = world.graph
     content = world.contents[name]
     if not state.exists:
-        held_back = not world.state.sources_exist(name) or not graph.flows[name] or state.seen_us is None or state.lacks
+        held_back = (
+            not world.state.sources_exist(name) or not graph.has_time[name] or state.seen_us is None or state.lacks
+        )
         assert held_back, f"{name} should exist"
-        if graph.flows[name] and state.seen_us is None and world.state.sources_exist(name):
+        if graph.has_time[name] and state.seen_us is None and world.state.sources_exist(name):
             edge, begin = world.state.trailing_edge(name), world.state.begin(name)
             assert edge is None or begin is None or begin >= edge, f"{name} should have begun"
         return 0
-    if not graph.flows[name]:
+    if not graph.has_time[name]:
         assert not state.needs
         if state.held:
             return 0
@@ -700,7 +702,7 @@ def check_reflects(world: World, rng: Random, sample: int = 6) -> int:
             continue
         if reads_as_it_is(world, lineage):
             continue
-        edge = complete if world.graph.flows[name] else END_US
+        edge = complete if world.graph.has_time[name] else END_US
         content = world.contents[name]
         memo: dict = {}
         for start in content.starts:

@@ -166,7 +166,7 @@ class World:
     def truth(self, name: str, above: dict[str, int | None]) -> int | None:
         """How far a table can be complete: by its files and promises alone, or by those of what it is made from."""
         table, graph = self.graph.tables[name], self.graph
-        if not graph.flows[name]:
+        if not graph.has_time[name]:
             return None
         if not table.is_base:
             pairs = [
@@ -215,7 +215,7 @@ class World:
     def declare(self, feeds: list[Feed], tables: list[Table], tracks: int = 2) -> None:
         graph = Graph(feeds, tables)
         # One that reads itself needs a time to begin with; `check` refuses it else.
-        endless = {name for name in graph.chained if not graph.flows[name]}
+        endless = {name for name in graph.chained if not graph.has_time[name]}
         tables = [
             replace(t, sources=tuple(s for s in t.sources if s.table != t.name)) if t.name in endless else t
             for t in tables
@@ -349,7 +349,7 @@ class World:
             publications = [self.derive(each, graph.tables[each.table], graph) for each in job.each]
         for each, publication in zip(job.each, publications, strict=True):
             self.published.append((each.table, publication.snapshot, each.complete_us, each.reflects))
-            changed = PartitionSet.of(*publication.changed) if graph.flows[each.table] else EVERYTHING
+            changed = PartitionSet.of(*publication.changed) if graph.has_time[each.table] else EVERYTHING
             self.changes.setdefault(each.table, []).append((publication.snapshot, changed))
         self.emit(UpdateFinished(self.tick(), job.id, job.table, tuple(publications), seconds))
 
@@ -455,7 +455,7 @@ class World:
         grain = table.grain
         content = self.contents[table.name]
         append = True
-        wide = grain is WHOLE or not graph.flows[table.name]
+        wide = grain is WHOLE or not graph.has_time[table.name]
         writes: list[tuple[int, list[tuple[int, int]], bool]] = []
         for piece in job.pieces:
             starts = [BEGIN_US] if wide else PartitionSet(((piece.start_us, piece.end_us),)).starts(grain)
@@ -497,7 +497,7 @@ class World:
         key = (table.name, start)
         self.counts[key] = self.counts.get(key, 0) + 1
         partition = PartitionSet((table.grain.hull(start, start + 1),))
-        if not graph.flows[table.name]:
+        if not graph.has_time[table.name]:
             partition = EVERYTHING  # it is made as a whole
         inputs = []
         for edge in graph.into[table.name]:
@@ -548,7 +548,7 @@ def row_time(table: Table, start: int) -> int:
 
 def made(table: Table, graph: Graph, start: int, read) -> list[tuple[int, int]]:
     """What a view makes of the rows that `read(edge, required)` gives for one partition."""
-    partition = PartitionSet((table.grain.hull(start, start + 1),)) if graph.flows[table.name] else None
+    partition = PartitionSet((table.grain.hull(start, start + 1),)) if graph.has_time[table.name] else None
     if table.exact_time:
         (edge,) = graph.into[table.name]
         logic = len(table.logic)
@@ -579,7 +579,7 @@ def denoted(
     if table.is_base:
         pin = snapshots.get(name, NEVER - 1)
         where = PartitionSet((table.grain.hull(start, start + 1),))
-        limit = cut if graph.flows[name] else None
+        limit = cut if graph.has_time[name] else None
         found = [(row.time, row.key) for row in world.contents[name].read(where, pin, limit)]
     else:
 

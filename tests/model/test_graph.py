@@ -54,7 +54,7 @@ def test_what_flows_with_time() -> None:
             Table("joined", "hour", sources=(Source("events", (0, 1)), Source("customers"))),
         ],
     )
-    assert graph.flows == {
+    assert graph.has_time == {
         "events": True, "customers": False, "codes": False, "days": True, "only_dimensions": False, "joined": True,
     }  # fmt: skip
 

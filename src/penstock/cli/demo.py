@@ -277,7 +277,7 @@ class _Demo:
     def _table(self, row: TableStatus) -> TableSummary:
         before, meter = self.before[row.table], self.meters[row.table]
         state = self.state.tables[row.table]
-        flows = self.state.graph.flows[row.table]
+        flows = self.state.graph.has_time[row.table]
         return TableSummary(
             table=row.table,
             kind=row.kind,

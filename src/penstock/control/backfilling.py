@@ -29,7 +29,7 @@ class Backfilling(Propagation):
         """The partitions that a request for some stretch of time is about."""
         if not state.exists:
             return EMPTY
-        if state.table.grain is WHOLE or not self.graph.flows[state.table.name]:
+        if state.table.grain is WHOLE or not self.graph.has_time[state.table.name]:
             return EVERYTHING
         return ranges.hull(state.table.grain) & self.extent(state)
 

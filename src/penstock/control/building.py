@@ -60,7 +60,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
 def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, take: int | None) -> Job:
     spec = table.table
     pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table, take).pieces)
-    flows = state.graph.flows[spec.name]
+    flows = state.graph.has_time[spec.name]
     complete_us = complete_after(table, pieces) if flows else None
     return Job(
         identity,
@@ -131,7 +131,9 @@ def _goes_without(state: State, name: str, complete_us: int) -> bool:
         if reader == name or reader in state.graph.ancestors[name]:
             table = state.tables[source]
             behind = (
-                table.edge_us is None or table.edge_us < complete_us if state.graph.flows[source] else not table.exists
+                table.edge_us is None or table.edge_us < complete_us
+                if state.graph.has_time[source]
+                else not table.exists
             )
             if behind and not table.table.is_base:
                 return True

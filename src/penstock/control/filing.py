@@ -151,7 +151,7 @@ class Filing(Feeding):
     def promised_edge(self, state: TableState) -> int | None:
         """Up to which time a base table is complete, as its feed is declared now: by its newest row or its newest marker."""
         feed = self.graph.feeds[state.table.feed or ""]
-        if not self.graph.flows[state.table.name]:
+        if not self.graph.has_time[state.table.name]:
             return None
         if feed.punctuated:
             return state.promised_us

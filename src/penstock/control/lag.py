@@ -17,7 +17,7 @@ def lag_us(graph: Graph, table: TableState) -> int:
         # A file holds a period of data, but after an outage one may hold all that was missed.
         return max(len(table.files) + len(loading), since) * period
     behind = 0
-    if not spec.is_base and table.seen_us is not None and graph.flows[spec.name]:
+    if not spec.is_base and table.seen_us is not None and graph.has_time[spec.name]:
         behind = max(0, table.seen_us - (table.edge_us if table.edge_us is not None else table.seen_us))
     pending = bool(table.needs) or (running is not None and running.job.kind != "upkeep")
     # Work that does not move the edge, such as a backfill, is work all the same.

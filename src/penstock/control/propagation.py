@@ -120,7 +120,7 @@ class Propagation:
         begins: list[int] = []
         for edge in self.graph.into[name]:
             source = self.tables[edge.source]
-            if edge.source != name and self.graph.flows[edge.source] and source.begin_us is not None:
+            if edge.source != name and self.graph.has_time[edge.source] and source.begin_us is not None:
                 affected = edge.map.affected(PartitionSet(((source.begin_us, source.begin_us + 1),)))
                 first = affected.intervals[0][0] if affected else source.begin_us
                 begins.append(first if first > BEGIN_US else source.begin_us)
@@ -153,7 +153,7 @@ class Propagation:
     def extent(self, state: TableState) -> PartitionSet:
         """All partitions that a table has."""
         grain = state.table.grain
-        if grain is WHOLE or not self.graph.flows[state.table.name] or state.table.anywhere:
+        if grain is WHOLE or not self.graph.has_time[state.table.name] or state.table.anywhere:
             return EVERYTHING
         begins = [state.begin_us] if state.begin_us is not None else []
         ends = [state.leading_us + 1] if state.leading_us is not None else []
@@ -175,11 +175,11 @@ class Propagation:
                 continue  # what its leader is told is enough
             if edge.table == name:
                 told = self._tell_itself(reader, edge, change)
-            elif self.graph.flows[edge.table]:
+            elif self.graph.has_time[edge.table]:
                 told = self._tell_flowing(source, reader, edge, change)
             else:
                 # A publication of a table with time that has no times brought no rows.
-                nothing = self.graph.flows[name] and not change.ranges and reader.exists
+                nothing = self.graph.has_time[name] and not change.ranges and reader.exists
                 told = 0
                 if not nothing and self.sources_exist(edge.table):
                     for dated in change.ranges or (Dated(EVERYTHING, change.at_us),):
@@ -210,7 +210,7 @@ class Propagation:
         if reader.seen_us is not None:
             used = edge.map.cut(reader.seen_us)
             for dated in change.ranges:
-                old = dated.where if self.graph.flows[edge.source] else EVERYTHING
+                old = dated.where if self.graph.has_time[edge.source] else EVERYTHING
                 if self.graph.holds(edge):
                     old = old.within(BEGIN_US, used)
                 if not old:
@@ -267,7 +267,7 @@ class Propagation:
         return told
 
     def _all_flow(self, name: str) -> bool:
-        return all(self.graph.flows[way.source] for way in self.graph.into[name])
+        return all(self.graph.has_time[way.source] for way in self.graph.into[name])
 
     def complete(self, table: TableState, edge_us: int, at_us: int) -> None:
         """A table is complete further than before."""
@@ -326,7 +326,7 @@ class Propagation:
                     if below.exists or below.running is not None:
                         self.admit(below, self.extent(below), restated(at_us, self.number))
                         self.touched.add(edge.table)
-                elif self.graph.flows[edge.table]:
+                elif self.graph.has_time[edge.table]:
                     self.fall_back(below, at_us)
                 elif below.exists:
                     self._start_over(below, at_us)

@@ -116,7 +116,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     cost = state.cost_of(name)
     # A table without time has no edge: what it waits for is all there is to its staleness. And what is to be done by a
     # certain time is worth no less than the edge.
-    full = not state.graph.flows[name] or deadline < END_US
+    full = not state.graph.has_time[name] or deadline < END_US
     factor = modulation(state, table).priority_factor if state.updates == "demand" else 1.0
     made = state.graph.made_with(name)
     return ReadyJob(
@@ -251,7 +251,7 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
         return Work()
     spec = table.table
     reach = EVERYTHING
-    if state.graph.flows[spec.name]:
+    if state.graph.has_time[spec.name]:
         edges = state.source_edges(spec.name)
         if edges is None or table.seen_us is None:
             return Work(unreachable=table.needs.domain())
@@ -273,11 +273,11 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
         pieces = [piece for piece in pieces if not piece.need.late or advances(table, piece)]
     else:
         collects_us = None
-    whole = spec.anywhere or not state.graph.flows[spec.name]
+    whole = spec.anywhere or not state.graph.has_time[spec.name]
     if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
-    if spec.name in state.graph.chained and state.graph.flows[spec.name]:
+    if spec.name in state.graph.chained and state.graph.has_time[spec.name]:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
         oldest = table.needs.domain().first(spec.grain, 1)
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]

@@ -143,12 +143,12 @@ class State(Updating):
             if state.table.leader is not None:
                 state.needs, state.held = pending(), pending()  # what its leader needs is enough
                 continue
-            if not self.graph.flows[name]:
+            if not self.graph.has_time[name]:
                 state.edge_us = state.seen_us = None  # it is as its sources are, whatever it was
             elif not state.table.is_base:
                 self.fall_back(state, event.at_us)  # a source that is new to it, or is waited for now, may be less far
             self.advance(state, self.snapshot + 1, event.at_us, append=False)
-            if not state.exists and not self.graph.flows[name] and self.sources_exist(name):
+            if not state.exists and not self.graph.has_time[name] and self.sources_exist(name):
                 state.needs.add(EVERYTHING, restated(event.at_us, self.number))
             self._admit_again(state)
         self._settle_requests(event.at_us)

@@ -65,7 +65,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
     pending = sum(1 if grain is WHOLE else grain.count(start, end) for start, end, _ in table.needs.pieces())
     oldest = min(waiting, default=None)
     absent = failed_for_absence(state, spec.name)
-    if not state.graph.flows[spec.name] and table.exists:
+    if not state.graph.has_time[spec.name] and table.exists:
         # Without event times a table is as stale as the oldest change that it lacks.
         staleness = now_us - oldest if oldest is not None else 0
     return TableStatus(

@@ -131,10 +131,10 @@ def complete_after(state: State, steps: tuple[Step, ...], tables: Iterable[str],
     refreshed = {step.table for step in steps}
     found: list[int] = []
     for name in tables:
-        if not state.graph.flows[name]:
+        if not state.graph.has_time[name]:
             continue
         for base in state.graph.origins[name]:
-            if state.graph.flows[base] and base not in guessed:
+            if state.graph.has_time[base] and base not in guessed:
                 edge = _edge_after(state.tables[base], base in refreshed)
                 if edge is None:
                     return None

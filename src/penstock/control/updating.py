@@ -201,7 +201,7 @@ class Updating(Backfilling, Filing):
         if not other:
             return
         state.again.update(other)
-        flows = self.graph.flows[event.table]
+        flows = self.graph.has_time[event.table]
         for publication in event.publications:
             if publication.table == event.table:
                 had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
@@ -266,7 +266,7 @@ class Updating(Backfilling, Filing):
         if not state.table.is_base:
             asked = (self.requests.get(number) for piece in job.pieces for number in piece.need.requests)
             return any(request is not None and request.table == state.table.name for request in asked)
-        if job.pieces or not self.graph.flows[state.table.name]:
+        if job.pieces or not self.graph.has_time[state.table.name]:
             return True
         return state.edge_us is not None and any(start < state.edge_us for start, _ in publication.changed)
 
@@ -282,7 +282,7 @@ class Updating(Backfilling, Filing):
             found.setdefault(key, []).append((piece.start_us, piece.end_us))
             if not need.late:
                 edge_at = min(edge_at, need.at_us)
-        if not self.graph.flows[name]:
+        if not self.graph.has_time[name]:
             keys = list(found) if not job.files else [*found, (at_us, (), False, 0, came)]
             ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False, 0, came)])
         elif len(found) == 1 and job.kind == "derive":

@@ -44,7 +44,7 @@ def waiting_problems(graph: Graph, tables: Mapping[str, TableDeclaration]) -> It
     """Tables without partitions over several sources with times: whoever joins such may not expect that rows of one wait."""
     for name in graph.order:
         edges = [e for e in graph.into[name] if graph.holds(e) and (e.source, name) not in graph.optional]
-        origins = {frozenset(base for base in graph.origins[e.source] if graph.flows[base]) for e in edges}
+        origins = {frozenset(base for base in graph.origins[e.source] if graph.has_time[base]) for e in edges}
         said = tables[name].config.waits
         if graph.tables[name].grain is not WHOLE or len(origins) < 2 or "*" in said:
             continue

@@ -17,13 +17,13 @@ def target_problems(graph: Graph, tables: Mapping[str, TableDeclaration]) -> Ite
     """Just before a delivery a table lacks a period of its feed, and what may still come late."""
     for name in graph.order:
         target = graph.tables[name].target_us
-        if target is None or not graph.flows[name]:
+        if target is None or not graph.has_time[name]:
             continue
         worst, why = 0, ""
         for origin in graph.origins[name]:
             feed = graph.feeds[graph.tables[origin].feed or ""]
             # A snapshot is the whole of its partition: once it has come the table is complete to that partition's end.
-            if not graph.flows[origin] or feed.mode == "snapshot":
+            if not graph.has_time[origin] or feed.mode == "snapshot":
                 continue
             behind = feed.period_us + (0 if feed.punctuated else feed.lateness_us)
             if behind > worst:

@@ -99,7 +99,7 @@ class _Checker:
             return None
         graph = Graph(graph.feeds.values(), (definition.table for definition in definitions.values()))
         for name in sorted(graph.chained):
-            if not graph.flows[name]:
+            if not graph.has_time[name]:
                 message = f"table `{name}` reads itself, but nothing else that it reads has a time that it waits for"
                 hint = "so it has no first partition; read a table with `time`, and let it wait for that"
                 self.problem(self.tables[name].where, f"{message}, {hint}")

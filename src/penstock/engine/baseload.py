@@ -659,7 +659,7 @@ class BaseLoad:
             files = [file for made in self.made if made.table == own.name and not made.kept for file in made.files]
             files += self.superseded if own.name == self.job.table else []
             paths = [self.catalogue.locate(own.name, file) for file in files]
-            time = own.time if self.warehouse.graph.flows[own.name] else None
+            time = own.time if self.warehouse.graph.has_time[own.name] else None
             for number, spans in spans_by_file(paths, time, width, lambda value: instant_of(value, zone)).items():
                 by_number.setdefault(number, []).extend(spans)
         known = {file.id: file.uri for file in self.job.files}

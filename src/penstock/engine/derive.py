@@ -147,7 +147,7 @@ class Derivation:
     def _recompute(self, pieces: Sequence[Piece]) -> Output:
         """A partition keeps the rows of what the view gives for it whose time lies in it."""
         partitions = partitions_of(list(pieces))
-        if self.grain is WHOLE or not self.graph.flows[self.job.table]:
+        if self.grain is WHOLE or not self.graph.has_time[self.job.table]:
             frame = self._view(partitions, None)
         elif self.definition.at_once:
             frame = self._cut(self._view(partitions, None), partitions)
@@ -169,7 +169,7 @@ class Derivation:
         return any(
             self.lookup(edge.source, _unless_everything(edge.map.required(partition)), None).files
             for edge in self.graph.into[self.job.table]
-            if self.graph.flows[edge.source]
+            if self.graph.has_time[edge.source]
         )
 
     def _hidden(self) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class Derivation:
         if no other partition reads what they are made of, they would be lost, and that is an error. A row without a time goes
         on: who writes it says what is wrong with it."""
         definition = self.definition
-        timed = [e for e in self.graph.into[self.job.table] if e.source != e.table and self.graph.flows[e.source]]
+        timed = [e for e in self.graph.into[self.job.table] if e.source != e.table and self.graph.has_time[e.source]]
         exact = all(edge.map.required(partitions) == partitions for edge in timed)
         if definition.table.grain is WHOLE or (exact and definition.in_place):
             return frame

@@ -226,7 +226,9 @@ class Executor:
         if computed.report is not None:
             self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
         found = [self._publication(job, name, computed, snapshot, complete_us) for name in tables]
-        lost = job.kind == "load" and self.warehouse.graph.flows[job.table] and not all(each.append for each in found)
+        lost = (
+            job.kind == "load" and self.warehouse.graph.has_time[job.table] and not all(each.append for each in found)
+        )
         left = self.store.loaded_times(conn, job.table) if lost else None
         return tuple(replace(each, left=left) for each in found)
 
@@ -264,7 +266,7 @@ class Executor:
         definition = self.warehouse.definitions[job.table]
         feed = self.warehouse.graph.feeds[definition.table.feed or ""]
         ranges = self._ranges(job.table, computed)
-        if not self.warehouse.graph.flows[job.table] or feed.punctuated or not ranges:
+        if not self.warehouse.graph.has_time[job.table] or feed.punctuated or not ranges:
             return None
         leading = max(end for _, end in ranges)
         if feed.mode == "snapshot":
@@ -278,7 +280,7 @@ class Executor:
         own = self._own(table, computed)
         ranges = self._ranges(table, computed)
         if job.kind == "load":
-            flows = self.warehouse.graph.flows[table]
+            flows = self.warehouse.graph.has_time[table]
             # What was asked for is made again from its files, and a restated partition may have lost rows of any of its times;
             # of what was corrected it is known what went.
             grain = self.warehouse.definitions[table].table.grain

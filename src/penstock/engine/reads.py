@@ -90,7 +90,7 @@ def _abreast(state: State, tables: Iterable[str]) -> list[list[str]]:
     groups: dict[frozenset[str], list[str]] = {}
     for name in tables:
         table = state.tables[name].table
-        if not table.is_base and table.when == "continuous" and state.graph.flows[name]:
+        if not table.is_base and table.when == "continuous" and state.graph.has_time[name]:
             groups.setdefault(frozenset(state.graph.origins[name]), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -123,7 +123,7 @@ def _measured(
     for version in versions:
         for base in state.graph.origins[version.table]:
             upto = version.reflects.get(base, 0)
-            if state.graph.flows[version.table] and state.graph.flows[base] and version.complete_us is not None:
+            if state.graph.has_time[version.table] and state.graph.has_time[base] and version.complete_us is not None:
                 # A table that goes step by step has of what its base published only the rows up to its own edge.
                 upto = store.snapshot_upto(conn, base, upto, version.complete_us)
             reflected[base] = min(upto, reflected.get(base, state.tables[base].snapshot))
@@ -135,7 +135,7 @@ def _measured(
 def _reading(state: State, versions: tuple[Version, ...], consistent: bool, missing: list[int], now_us: int) -> Reading:
     since = min(missing, default=None)
     edges = [_complete(state, version, now_us, since) for version in versions]
-    final = all(state.graph.final[version.table] or not state.graph.flows[version.table] for version in versions)
+    final = all(state.graph.final[version.table] or not state.graph.has_time[version.table] for version in versions)
     complete = min(edges, default=None)
     return Reading(versions, consistent, complete, tuple(sorted(missing)), now_us, state.snapshot, final=final)
 
@@ -143,6 +143,6 @@ def _reading(state: State, versions: tuple[Version, ...], consistent: bool, miss
 def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:
     """A table that flows with time says itself how far it is complete. One that does not is as of now, or as of the first
     change that it lacks."""
-    if state.graph.flows[version.table]:
+    if state.graph.has_time[version.table]:
         return version.complete_us if version.complete_us is not None else 0
     return now_us if missing_since_us is None else min(now_us, missing_since_us)

@@ -95,7 +95,7 @@ class Recompute:
 
     def _derived(self, state: State, table: TableState, names: Sequence[str]) -> Iterator[Compared]:
         spec = table.table
-        flows = state.graph.flows[spec.name]
+        flows = state.graph.has_time[spec.name]
         whole = spec.grain is WHOLE or not flows
         lacks = table.lacks
         if table.running is not None:

@@ -127,7 +127,7 @@ class Requesting:
             raise PenstockError(
                 f"table `{name}` has not been made yet, so there is nothing to make again; `penstock explain {name}` says why"
             )
-        whole = table.table.grain is WHOLE or not state.graph.flows[name]
+        whole = table.table.grain is WHOLE or not state.graph.has_time[name]
         if span is None and not whole:
             raise PenstockError(
                 f"table `{name}` is partitioned by {table.table.grain}: say which partitions, for example "

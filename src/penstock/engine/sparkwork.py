@@ -162,7 +162,7 @@ class SparkWork:
         outputs, how = derivation.outputs()
         made = []
         # A table over sources without time is always made as a whole.
-        partitioned = definition.table.grain is not WHOLE and self.warehouse.graph.flows[job.table]
+        partitioned = definition.table.grain is not WHOLE and self.warehouse.graph.has_time[job.table]
         for number, output in enumerate(outputs):
             name = folder if not number else f"{folder}-{number}"
             staged = self._stage(output.frame, definition, name, output.input_bytes, output.hidden)

@@ -150,8 +150,8 @@ class Graph:
         return found
 
     @cached_property
-    def flows(self) -> dict[str, bool]:
-        """Whether a table flows with time. One that does has an edge, which holds back its readers; one that does not
+    def has_time(self) -> dict[str, bool]:
+        """Whether the rows of a table have event times. One that does has an edge, which holds back its readers; one that does not
         (a snapshot without partitions, a feed without event times, views over only such) is simply as it is now."""
         found: dict[str, bool] = {}
         for name in self.order:
@@ -166,14 +166,14 @@ class Graph:
     def holds(self, edge: Edge) -> bool:
         """Whether the time of a source holds a reader back, and its later rows are cut off: not if the source has none, or
         the reader does not want to wait for it."""
-        return edge.waits and self.flows[edge.source]
+        return edge.waits and self.has_time[edge.source]
 
     @cached_property
     def fluid(self) -> dict[str, bool]:
         """Whether old partitions of a table change as time goes on: a life-time roll-up is one partition, the share of
         an hour in its day changes all day. Such a table cannot be cut at a time, so it is read as it is."""
         return {
-            name: self.flows[name]
+            name: self.has_time[name]
             and not (table.is_base or table.exact_time)
             and not all(e.map.confined for e in self.into[name] if e.source != name and self.holds(e))
             for name, table in self.tables.items()
@@ -188,7 +188,7 @@ class Graph:
             table = self.tables[name]
             into = [edge for edge in self.into[name] if edge.source != name and self.holds(edge)]
             own = table.grain is WHOLE or table.exact_time or table.aligned
-            found[name] = self.flows[name] and all(found[e.source] and (own or e.map.confined) for e in into)
+            found[name] = self.has_time[name] and all(found[e.source] and (own or e.map.confined) for e in into)
         return found
 
     @cached_property
@@ -226,14 +226,16 @@ class Graph:
         for name, table in self.tables.items():
             if table.optional:
                 mine = {edge.source: edge for edge in self.into[name] if edge.source != name}
-                waited = {one for one in mine.keys() - {*table.optional} if self.holds(mine[one]) == self.flows[name]}
+                waited = {
+                    one for one in mine.keys() - {*table.optional} if self.holds(mine[one]) == self.has_time[name]
+                }
                 found.update((source, name) for source in table.optional if source in mine and waited)
         return frozenset(found)
 
     def is_rolled_up(self, name: str) -> bool:
         """Whether a table has rows of whole partitions, not of single moments."""
         table = self.tables[name]
-        return self.flows[name] and not table.is_base and not table.exact_time
+        return self.has_time[name] and not table.is_base and not table.exact_time
 
     @cached_property
     def folds(self) -> dict[str, bool]:
@@ -244,7 +246,7 @@ class Graph:
             into = self.into[name]
             found[name] = (
                 table.foldable
-                and self.flows[name]
+                and self.has_time[name]
                 and len(into) == 1
                 and (table.grain is WHOLE or (into[0].map.relation == SAME and into[0].map.confined))
             )

@@ -84,7 +84,7 @@ def _pass_on(
     graph: Graph, edge: Edge, here: PartitionSet, coming: dict[str, PartitionSet], waiting: list[tuple[int, str]]
 ) -> None:
     reader = graph.tables[edge.table]
-    there = affected_by(reader, edge, here) if graph.flows[edge.source] else EVERYTHING
+    there = affected_by(reader, edge, here) if graph.has_time[edge.source] else EVERYTHING
     _arrive(graph, edge.table, there, coming, waiting)
 
 

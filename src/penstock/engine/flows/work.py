@@ -121,7 +121,7 @@ class FlowWork:
         """All targets of the flow for the partitions of the job."""
         partitions = partitions_of(list(job.pieces))
         grain = definition.table.grain
-        partitioned = grain is not WHOLE and self.warehouse.graph.flows[job.table]
+        partitioned = grain is not WHOLE and self.warehouse.graph.has_time[job.table]
         if not partitioned:
             done = [(0, *self._derived(job, definition, derivation, partitions, folder, False))]
         else:

@@ -168,7 +168,9 @@ class Covered(Lazy):
             changed = PartitionSet(((start, end),))
             known.add(changed, demand.newest)
             for edge in graph.out[run.dataset]:
-                there = affected_by(graph.tables[edge.table], edge, changed) if graph.flows[run.dataset] else EVERYTHING
+                there = (
+                    affected_by(graph.tables[edge.table], edge, changed) if graph.has_time[run.dataset] else EVERYTHING
+                )
                 there &= book.extent(edge.table)
                 if there:
                     book.ask(edge.table, there, self._demand(book, run.dataset, edge.table, there, demand))

@@ -117,7 +117,7 @@ class History:
             lacked = self._lacking(edge.source, version.read[edge.source], change, known)
             if lacked:
                 reader = self.graph.tables[dataset]
-                found |= (affected_by(reader, edge, lacked) if self.graph.flows[edge.source] else EVERYTHING) & here
+                found |= (affected_by(reader, edge, lacked) if self.graph.has_time[edge.source] else EVERYTHING) & here
         return found
 
     def _reached(self, dataset: str, change: Change) -> PartitionSet:

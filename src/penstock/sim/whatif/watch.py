@@ -71,7 +71,7 @@ class Watch:
 
     def _look(self, state: State, name: str, now_us: int) -> None:
         table = state.tables.get(name)
-        if table is None or table.edge_us is None or not state.graph.flows[name]:
+        if table is None or table.edge_us is None or not state.graph.has_time[name]:
             return
         kept = self._kept.get(name)
         if kept is None:
@@ -85,7 +85,7 @@ class Watch:
         """Of every table that flows with time, at the end of a run."""
         found = []
         for name in state.graph.order:
-            if not state.graph.flows[name]:
+            if not state.graph.has_time[name]:
                 continue
             table = state.graph.tables[name]
             start = now_us if self._start_us is None else self._start_us

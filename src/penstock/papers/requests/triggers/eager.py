@@ -43,7 +43,7 @@ class Eager:
                 reader = edge.table
                 if reader == name:
                     continue
-                there = affected_by(tables[reader], edge, here) if graph.flows[name] else EVERYTHING
+                there = affected_by(tables[reader], edge, here) if graph.has_time[name] else EVERYTHING
                 if reader in coming:
                     coming[reader].append((name, there))
                 else:

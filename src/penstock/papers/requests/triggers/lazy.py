@@ -45,7 +45,7 @@ class Lazy:
             reader = graph.tables[edge.table]
             for start, end, demand in run.pieces:
                 changed = PartitionSet(((start, end),))
-                there = affected_by(reader, edge, changed) if graph.flows[run.dataset] else EVERYTHING
+                there = affected_by(reader, edge, changed) if graph.has_time[run.dataset] else EVERYTHING
                 there &= book.extent(edge.table)
                 if there:
                     asked.append((edge.table, there, Demand(demand.oldest, {run.dataset: demand.newest})))
