@@ -15,11 +15,8 @@ from time import process_time
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
-    FeedFile,
     FileArrived,
     FileRewritten,
-    Job,
-    Publication,
     RunStarted,
     UpdateFinished,
     UpdateStarted,
@@ -29,6 +26,7 @@ from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import MINUTE_US, SECOND_US, parse_instant
+from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import Need, Piece
 from penstock.scheduling.policies import DEFAULT
 
@@ -73,7 +71,7 @@ def history(bases: int) -> Log:
             file = FeedFile(f"feed{n}/{minute}", "c", 10_000, now)
             job = Job(f"job-{jobs + 1:06d}", f"base{n}", "load", snapshot, files=(file,))
             jobs, snapshot = jobs + 1, snapshot + 1
-            published = Publication(f"base{n}", snapshot, True, ((start, end),), end, end - 1, start, 100, 9_000, 1)
+            published = PublishedTable(f"base{n}", snapshot, True, ((start, end),), end, end - 1, start, 100, 9_000, 1)
             yield number + 1, FileArrived(now, f"feed{n}", file)
             yield number + 2, UpdateStarted(now, job, n % 8, "", number + 1)
             yield number + 3, UpdateFinished(now, job.id, job.table, (published,), 0.2)
@@ -83,7 +81,7 @@ def history(bases: int) -> Log:
             piece = Piece(*table.grain.hull(start, end), Need(snapshot, start, now))
             job = Job(f"job-{jobs + 1:06d}", table.name, "derive", snapshot, (), (piece,), end, end)
             jobs, snapshot = jobs + 1, snapshot + 1
-            published = Publication(
+            published = PublishedTable(
                 table.name, snapshot, table.exact_time, ((start, end),), end, end - 1, start, 100, 9_000, 1
             )
             yield number + 1, UpdateStarted(now, job, n % 8, "", number)
@@ -103,7 +101,7 @@ def folding(events: int = 1_000_000, bases: int = 40, chunk: int = 20_000) -> li
         state.fold(some)
         seconds += process_time() - began
         # Like a controller that asks now and then; else the set of touched tables is all that would grow.
-        state.touched.clear()
+        state.take_touched()
         sizes.append(len(json.dumps(dump(state))))
     began = process_time()
     saved = dump(state)
@@ -148,7 +146,7 @@ def crowded(
         nonlocal snapshot, now
         now += rng.randrange(1, apart_us)
         snapshot += 1
-        published = Publication(job.table, snapshot, True, ranges, edge, edge - 1, T0, 10, 1_000, 1)
+        published = PublishedTable(job.table, snapshot, True, ranges, edge, edge - 1, T0, 10, 1_000, 1)
         controller.apply(UpdateStarted(now, job, 0, "", controller.state.applied))
         controller.apply(UpdateFinished(now, job.id, job.table, (published,), rng.uniform(0.1, 3.0)))
 
@@ -210,7 +208,7 @@ def replanning(tables: int = 10_000, rounds: int = 300, tracks: int = 8) -> list
         controller.apply(command.started(state.applied))
         table = command.job.table
         took_s = state.tables[table].cost.expected_s(command.job.amount) * rng.choice((0.4, 0.7, 1.5, 2.5))
-        done = Publication(table, state.snapshot + 1, True, ((now, now + 1),), state.tables[table].edge_us, None, T0)
+        done = PublishedTable(table, state.snapshot + 1, True, ((now, now + 1),), state.tables[table].edge_us, None, T0)
         ended = UpdateFinished(now, command.job.id, table, (done,), took_s)
         file = FeedFile(f"again/{turn}", "c", 10_000, now)
         version = controller.outlook.version

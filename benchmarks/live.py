@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from benchmarks.livedemo import Run, Stage, weighted_s
 from penstock.cli.netops.feeds import DemoFile, Incident, Network, Scale, _csv
-from penstock.control.recovery import recoveries
 from penstock.control.state import State
+from penstock.control.views.recovery import recoveries
 from penstock.declare.config import RunConfig
 from penstock.engine.spark import start_spark
+from penstock.model.cost import CostModel
 from penstock.model.time import MINUTE_US, SECOND_US, moment, parse_instant
-from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import register
 from penstock.scheduling.policies.fifo import Fifo

@@ -19,13 +19,14 @@ from penstock.app import Warehouse
 from penstock.cli.demo import write_demo
 from penstock.cli.netops.feeds import Network
 from penstock.cli.netops.generator import Generator, deliver
-from penstock.control.events import Event, Job
+from penstock.control.events import Event
 from penstock.control.state import State
 from penstock.declare.settings import write_settings
 from penstock.engine.clock import Clock
 from penstock.engine.executor import Computed
 from penstock.engine.sparkwork import SparkWork
 from penstock.model.time import SECOND_US
+from penstock.requests.job import Job
 from penstock.sim.timeline import timeline
 from penstock.sim.whatif.change import Changes
 from penstock.store.store import Store

@@ -18,7 +18,7 @@ from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, parse_instant
 from penstock.papers.requests.book import Book
 from penstock.papers.requests.triggers import Eager
-from penstock.requests.campaign import Backfill, plan
+from penstock.requests.plan import Backfill, plan
 
 T0 = parse_instant("2015-01-01")
 TABLES = 100_000

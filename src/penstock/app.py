@@ -20,14 +20,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.asked import RequestStatus, requests
 from penstock.control.controller import Controller
-from penstock.control.explain import Explanation, explain
-from penstock.control.health import FeedHealth, feed_healths
-from penstock.control.recovery import Recovery, recoveries
 from penstock.control.state import State
-from penstock.control.status import TableStatus, status
-from penstock.control.waiting import WaitingRows
+from penstock.control.views.explain import Explanation, explain
+from penstock.control.views.health import FeedHealth, feed_healths
+from penstock.control.views.inputs import WaitingRows
+from penstock.control.views.recovery import Recovery, recoveries
+from penstock.control.views.requests import RequestStatus, requests
+from penstock.control.views.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project

@@ -26,7 +26,7 @@ from penstock.cli.demo import (
 from penstock.cli.netops.feeds import Network, Scale, expected_rows
 from penstock.cli.netops.screen import Frame, live_table, one_line, screen_for
 from penstock.control.state import State
-from penstock.control.status import TableStatus
+from penstock.control.views.status import TableStatus
 from penstock.errors import PenstockError
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, moment, parse_instant
 from tests.oracle import assert_same, attach

@@ -12,15 +12,14 @@ from penstock.app import Warehouse
 from penstock.control.events import (
     Event,
     FeedCameBack,
-    FeedFile,
     FeedWentOut,
     FileArrived,
-    Job,
     RunStarted,
     UpdateStarted,
     WarehouseDeclared,
 )
 from penstock.model.time import MINUTE_US
+from penstock.requests.job import FeedFile, Job
 from penstock.store.lock import RunLock
 from tests.cli.test_bounds import project, run
 

@@ -20,8 +20,7 @@ from penstock.control.events import (
     UpdateStarted,
     UpdateStopped,
 )
-from penstock.control.grouping import held_by_group
-from penstock.control.readiness import ready_work
+from penstock.control.readiness import held_by_group, ready_work
 from penstock.declare.check_groups import circles
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE, Grain, nested, parse_grain

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.control.controller import Controller
+from penstock.control.declaration import what_is_anew
 from penstock.control.events import (
     Event,
-    FeedFile,
     FileArrived,
     FileQuarantined,
     FileRewritten,
     FilesOffered,
-    Job,
-    Publication,
     PunctuationArrived,
     RunStarted,
     UpdateFailed,
@@ -29,7 +27,6 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.redefinition import what_is_anew
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.model.grain import WHOLE
@@ -38,6 +35,7 @@ from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.relations import Everything
 from penstock.model.tables import Feed, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
+from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by, partitions_of
 from penstock.scheduling.jobs import UpdatePolicy
 
@@ -336,7 +334,7 @@ class World:
             self.upkeep(job)
             self.emit(
                 UpdateFinished(
-                    self.tick(), job.id, job.table, (Publication(job.table, self.snapshot, append=True),), seconds
+                    self.tick(), job.id, job.table, (PublishedTable(job.table, self.snapshot, append=True),), seconds
                 )
             )
             return
@@ -363,7 +361,7 @@ class World:
                 row.removed = self.snapshot
                 content.add(start, Row(row.time, row.key, self.snapshot, uri=row.uri))
 
-    def load(self, job: Job, table: Table) -> Publication:
+    def load(self, job: Job, table: Table) -> PublishedTable:
         self.snapshot += 1
         feed = self.feeds[table.feed]
         if job.anew:
@@ -419,7 +417,7 @@ class World:
         complete = None
         if flows and not feed.punctuated and times:
             complete = grain.ceil(max(times) + 1) if feed.mode == "snapshot" else max(times) + 1 - feed.lateness_us
-        return Publication(
+        return PublishedTable(
             table.name,
             self.snapshot,
             append,
@@ -449,7 +447,7 @@ class World:
                 row.removed = min(row.removed, self.snapshot)
                 again.add(table.grain.floor(row.time), row)
 
-    def derive(self, job: Job, table: Table, graph: Graph) -> Publication:
+    def derive(self, job: Job, table: Table, graph: Graph) -> PublishedTable:
         if job.anew:
             self.empty(table)
         grain = table.grain
@@ -479,7 +477,7 @@ class World:
             for time, key in rows:
                 times.append(time)
                 content.add(start, Row(time, key, self.snapshot))
-        return Publication(
+        return PublishedTable(
             table.name,
             self.snapshot,
             append,

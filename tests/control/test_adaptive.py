@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.controller import Controller
-from penstock.control.events import FeedFile, FileArrived, UpdateFinished, UpdateStarted, WarehouseDeclared
-from penstock.control.guarantees import assumed
+from penstock.control.events import FileArrived, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.replay import replay
+from penstock.control.views.recovery import assumed
 from penstock.model.tables import Feed, Table
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.papers.recovery import adaptive
 from penstock.papers.recovery.aus import PARAMETERS, section7
+from penstock.requests.job import FeedFile
 from penstock.scheduling.policies import PolicyNameError, find_policy
 from penstock.scheduling.recovery.modes import Modes
 from penstock.sim.runtime import Simulation

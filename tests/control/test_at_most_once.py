@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from penstock.control.asked import requests
 from penstock.control.events import BackfillRequested
-from penstock.control.explain import explain
 from penstock.control.replay import replay
-from penstock.control.status import status
+from penstock.control.views.explain import explain
+from penstock.control.views.requests import requests
+from penstock.control.views.status import status
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
 from tests.control.schedule_world import World

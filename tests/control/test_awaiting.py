@@ -6,25 +6,17 @@ import traceback
 
 import pytest
 
-from penstock.control.awaiting import Awaited
 from penstock.control.controller import Controller
-from penstock.control.events import (
-    FeedFile,
-    FileArrived,
-    Job,
-    Publication,
-    RefreshRequested,
-    UpdateFinished,
-    UpdateStarted,
-    WarehouseDeclared,
-)
+from penstock.control.events import FileArrived, RefreshRequested, UpdateFinished, UpdateStarted, WarehouseDeclared
+from penstock.control.query_inputs import are_running, refresh_time, to_refresh
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
-from penstock.control.touching import are_running, refresh_time, to_refresh
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, SECOND_US
+from penstock.requests.job import FeedFile, Job, PublishedTable
+from penstock.requests.waits import QueryWaits
 from tests.control.scenarios import T0, Scenario, check_at_rest, check_reflects
 
 
@@ -97,7 +89,7 @@ def test_a_want_outlives_an_update_that_cannot_fill_it() -> None:
 
     def finish(job: Job, snapshot: int) -> None:
         edge = state.now_us
-        made = Publication(job.table, snapshot, True, ((0, edge),), edge, edge, 0, 1, 1, 1)
+        made = PublishedTable(job.table, snapshot, True, ((0, edge),), edge, edge, 0, 1, 1, 1)
         controller.apply(UpdateFinished(state.now_us + SECOND_US, job.id, job.table, (made,), 1.0))
 
     controller.apply(FileArrived(2, "f", FeedFile("1.csv", "x", 10, 2)))
@@ -127,12 +119,12 @@ def test_a_want_outlives_an_update_that_cannot_fill_it() -> None:
 
 
 def test_wants_are_kept_in_snapshots_and_merge() -> None:
-    wanted = Awaited()
+    wanted = QueryWaits()
     wanted.add("t", PartitionSet.of((0, 10)), 100)
     wanted.add("t", PartitionSet.of((5, 20)), 50)
     assert wanted.until("t", PartitionSet.of((0, 2))) == 100
     assert wanted.until("t", PartitionSet.of((4, 6))) == 50
-    assert Awaited.load(wanted.dump()) == wanted
+    assert QueryWaits.load(wanted.dump()) == wanted
     assert wanted.expire(60) == ["t"]
     assert wanted.partitions("t") == PartitionSet.of((0, 5))
     wanted.started("t", EVERYTHING)

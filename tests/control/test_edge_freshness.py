@@ -10,13 +10,13 @@ from statistics import mean
 import pytest
 
 from penstock.control import readiness
-from penstock.control.settling import Settling, Waiting
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed
 from penstock.model.time import MINUTE_US, SECOND_US
+from penstock.requests.in_flight import InFlight, Unsettled
 from penstock.requests.needs import Piece
+from penstock.requests.tablestate import TableState
 from tests.control.schedule_world import World
 from tests.control.test_at_most_once import DAY_1
 from tests.control.test_diamonds import base, view
@@ -32,10 +32,10 @@ TABLES = [
 
 
 def only_for_the_same(
-    state: State, table: TableState, pieces: Iterable[Piece], settling: Settling | None = None
-) -> Waiting:
+    state: State, table: TableState, pieces: Iterable[Piece], settling: InFlight | None = None
+) -> Unsettled:
     """Late work waits for nothing but changes that are no newer than its own."""
-    moving = Settling(state).before(table, table.seen_us)
+    moving = InFlight(state).before(table, table.seen_us)
     found = [
         (start, end)
         for piece in pieces
@@ -43,7 +43,7 @@ def only_for_the_same(
         for start, end, dates in moving.since.within(PartitionSet(((piece.start_us, piece.end_us),)))
         if dates.known_us <= piece.need.oldest_us
     ]
-    return Waiting(PartitionSet.of(*found), frozenset(moving.by) if found else frozenset())
+    return Unsettled(PartitionSet.of(*found), frozenset(moving.by) if found else frozenset())
 
 
 def staleness(seed: int) -> tuple[dict[str, float], int]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.control.events import RunStopped
-from penstock.control.explain import explain
+from penstock.control.views.explain import explain
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US, MINUTE_US
 from tests.control.test_state import DAY_1, HOURS, SAME, Bench, base

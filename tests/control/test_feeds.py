@@ -11,28 +11,25 @@ from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
     FeedCameBack,
-    FeedFile,
     FeedPaused,
     FeedResumed,
     FeedWentOut,
     FileArrived,
-    Job,
-    Publication,
     RunStarted,
     RunStopped,
     UpdateFinished,
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.explain import explain
-from penstock.control.guarantees import broken, guarantees, hanging, violated
-from penstock.control.health import FeedWatch, feed_health
-from penstock.control.recovery import recoveries
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
+from penstock.control.views.explain import explain
+from penstock.control.views.health import FeedWatch, feed_health
+from penstock.control.views.recovery import broken, guarantees, hanging, recoveries, violated
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import MINUTE_US, SECOND_US, parse_instant
+from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.store.codec import decode, encode
 
 T0 = parse_instant("2024-03-01 09:00")
@@ -82,7 +79,7 @@ class Life:
                 self.snapshot += 1
                 newest = max((file.arrived_us for file in job.files), default=at_us) - 5 * SECOND_US
                 edge = newest if job.files else job.complete_us
-                published = Publication(job.table, self.snapshot, True, ((T0, newest),), edge, newest, T0, 1, 1, 1)
+                published = PublishedTable(job.table, self.snapshot, True, ((T0, newest),), edge, newest, T0, 1, 1, 1)
                 self.tell(UpdateFinished(at_us, job.id, job.table, (published,), seconds))
                 ran.append(job.table)
         return ran

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.asked import requests
-from penstock.control.events import BackfillRequested, Job, Publication, UpdateFinished
+from penstock.control.events import BackfillRequested, UpdateFinished
 from penstock.control.forecast import forecast
-from penstock.control.guarantees import guarantees
 from penstock.control.readiness import blocked
 from penstock.control.snapshot import dump, load
-from penstock.control.status import status
+from penstock.control.views.recovery import guarantees
+from penstock.control.views.requests import requests
+from penstock.control.views.status import status
 from penstock.model.graph import CycleError, Graph
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, SECOND_US
+from penstock.requests.job import Job, PublishedTable
 from penstock.scheduling.inheritance import inherited
 from tests.control.test_state import DAY_1, SAME, Bench
 
@@ -30,7 +31,7 @@ DAY = (DAY_1, DAY_1 + DAY_US)
 def together(bench: Bench, job: Job, *tables: str) -> None:
     bench.snapshot += 1
     complete = DAY_1 + DAY_US
-    published = tuple(Publication(name, bench.snapshot, False, (DAY,), complete, None, DAY_1) for name in tables)
+    published = tuple(PublishedTable(name, bench.snapshot, False, (DAY,), complete, None, DAY_1) for name in tables)
     bench.emit(UpdateFinished(bench.later(), job.id, job.table, published, 1.0))
 
 

@@ -11,23 +11,21 @@ import pytest
 from penstock.control.controller import Controller
 from penstock.control.events import (
     DemandSeen,
-    FeedFile,
     FileArrived,
     PeriodsStretched,
-    Publication,
     RefreshRequested,
     UpdateFinished,
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.explain import explain
-from penstock.control.following import modulation
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
+from penstock.control.views.explain import explain
 from penstock.model.partitions import EVERYTHING
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.queries.demand import Modulator
+from penstock.requests.job import FeedFile, PublishedTable
 from tests.control import schedule_world
 from tests.control.scenarios import Scenario, check_at_rest, check_reflects
 
@@ -57,7 +55,7 @@ class World:
             self.controller.apply(UpdateStarted(self.now, command.job, 0, command.why))
             self.now += int(seconds * S)
             table = command.job.table
-            made = Publication(table, self.files, True, complete_us=self.now)
+            made = PublishedTable(table, self.files, True, complete_us=self.now)
             self.controller.apply(UpdateFinished(self.now, command.job.id, table, (made,), seconds))
 
     def rounds(self, count: int, **reads: int) -> list[str]:
@@ -84,9 +82,9 @@ def test_what_is_read_comes_first_and_what_is_not_is_merged() -> None:
     assert started.count("cold") == 2
     state = world.controller.state
     assert (
-        modulation(state, state.tables["hot"]).priority_factor
+        state.reading.modulation(state.tables["hot"]).priority_factor
         > 1
-        > modulation(state, state.tables["cold"]).priority_factor
+        > state.reading.modulation(state.tables["cold"]).priority_factor
     )
     waits = explain(state, "cold", world.now)
     assert (
@@ -118,7 +116,7 @@ def test_a_priority_that_was_written_down_stays() -> None:
     started = world.rounds(10, hot=50)
     assert started.count("cold") == 10
     state = world.controller.state
-    assert {modulation(state, state.tables[name]).priority_factor for name in ("hot", "cold")} == {1.0}
+    assert {state.reading.modulation(state.tables[name]).priority_factor for name in ("hot", "cold")} == {1.0}
 
 
 def test_a_track_is_kept_for_what_a_query_waits_for() -> None:

@@ -7,13 +7,14 @@ from random import Random
 
 import pytest
 
-from penstock.control.building import build_job
-from penstock.control.events import Job, Publication, UpdateFinished, WarehouseDeclared
-from penstock.control.guarantees import guarantees
+from penstock.control.events import UpdateFinished, WarehouseDeclared
+from penstock.control.job_building import build_job
+from penstock.control.views.recovery import guarantees
 from penstock.model.graph import Graph
 from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US
+from penstock.requests.job import Job, PublishedTable
 from penstock.scheduling.placement.base import recurring
 from penstock.scheduling.policies import DEFAULT, find_policy
 from tests.control.scenarios import Scenario, grouped
@@ -29,7 +30,7 @@ DAY = (DAY_1, DAY_1 + DAY_US)
 def end(bench: Bench, job: Job, seconds: float) -> None:
     bench.snapshot += 1
     published = tuple(
-        Publication(one.table, bench.snapshot, False, (DAY,), DAY_1 + DAY_US, None, DAY_1) for one in job.each
+        PublishedTable(one.table, bench.snapshot, False, (DAY,), DAY_1 + DAY_US, None, DAY_1) for one in job.each
     )
     bench.emit(UpdateFinished(bench.later(), job.id, job.table, published, seconds))
 
@@ -125,7 +126,7 @@ def load_days(bench: Bench, count: int) -> list[tuple[int, int]]:
     job = bench.start("base")
     bench.snapshot += 1
     whole = PartitionSet.of(*days).intervals
-    found = Publication("base", bench.snapshot, True, whole, days[-1][1], None, DAY_1, size_bytes=1000 * count)
+    found = PublishedTable("base", bench.snapshot, True, whole, days[-1][1], None, DAY_1, size_bytes=1000 * count)
     bench.emit(UpdateFinished(bench.later(), job.id, job.table, (found,), 1.0))
     return days
 

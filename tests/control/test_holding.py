@@ -8,14 +8,15 @@ from random import Random
 
 import pytest
 
-from penstock.control.asked import requests
-from penstock.control.events import BackfillRequested, Job, UpdateStarted
-from penstock.control.explain import explain
+from penstock.control.events import BackfillRequested, UpdateStarted
 from penstock.control.replay import replay
-from penstock.control.sharing import MOST, below, share_us
-from penstock.control.tablestate import Restated
+from penstock.control.views.explain import explain
+from penstock.control.views.requests import requests
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
+from penstock.requests.budget import MOST, below, share_us
+from penstock.requests.job import Job
+from penstock.requests.tablestate import Restated
 from tests.control.schedule_world import World
 
 

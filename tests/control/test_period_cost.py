@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.control.events import Publication, UpdateFinished
+from penstock.control.events import UpdateFinished
 from penstock.model.tables import Feed
 from penstock.model.time import MINUTE_US, SECOND_US
+from penstock.requests.job import PublishedTable
 from tests.control.test_state import DAY_1, HOURS, Bench, base
 
 MB = 1_000_000
@@ -17,7 +18,7 @@ def loaded(bench: Bench, uri: str, size: int) -> None:
     job = bench.start("a")
     bench.snapshot += 1
     span = (bench.now - MINUTE_US, bench.now)
-    done = Publication("a", bench.snapshot, True, (span,), bench.now, bench.now - 1, DAY_1, size_bytes=size)
+    done = PublishedTable("a", bench.snapshot, True, (span,), bench.now, bench.now - 1, DAY_1, size_bytes=size)
     bench.emit(UpdateFinished(bench.later(), job.id, "a", (done,), 1 + size / MB))
 
 
@@ -46,7 +47,7 @@ def test_a_merged_backlog_counts_as_the_periods_that_it_holds() -> None:
             bench.file(f"f/more-{turn}-{number}", size=MB)
         job = bench.start("a")
         bench.snapshot += 1
-        done = Publication("a", bench.snapshot, True, ((DAY_1, bench.now),), bench.now, bench.now - 1, DAY_1)
+        done = PublishedTable("a", bench.snapshot, True, ((DAY_1, bench.now),), bench.now, bench.now - 1, DAY_1)
         bench.emit(UpdateFinished(bench.later(), job.id, "a", (done,), 1.0 + 30))
     assert bench.controller.outlook.period_cost_s("a") < 1.5 * usual
 

@@ -7,21 +7,13 @@ import json
 import pytest
 
 from penstock.control.controller import Controller
-from penstock.control.events import (
-    Event,
-    FeedFile,
-    FileArrived,
-    Publication,
-    RunStarted,
-    UpdateFailed,
-    UpdateFinished,
-    WarehouseDeclared,
-)
+from penstock.control.events import Event, FileArrived, RunStarted, UpdateFailed, UpdateFinished, WarehouseDeclared
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
+from penstock.model.cost import CostModel
 from penstock.model.tables import Feed, Table
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
-from penstock.scheduling.cost import CostModel
+from penstock.requests.job import FeedFile, PublishedTable
 from penstock.scheduling.jobs import Decision, FinishedJob, PolicyError, ReadyJob, ReadyJobs, Situation, Start
 from penstock.scheduling.policies import find_policy
 from penstock.store.codec import decode, encode
@@ -64,7 +56,9 @@ class Life:
             if fails:
                 self.tell(UpdateFailed(self.now, job.id, job.table, "no luck", took_s))
             else:
-                done = Publication(job.table, len(self.log) + number, True, ((T0, T0 + 1),), self.now, self.now - 1, T0)
+                done = PublishedTable(
+                    job.table, len(self.log) + number, True, ((T0, T0 + 1),), self.now, self.now - 1, T0
+                )
                 self.tell(UpdateFinished(self.now, job.id, job.table, (done,), took_s))
 
     def restart(self, *, saved: bool) -> None:
@@ -116,7 +110,7 @@ def test_what_ended_after_a_decision_and_before_its_record_is_not_forgotten() ->
     at = life.controller.state.applied
     (second,) = life.controller.decide(life.now)
     # The load of `fast` ends in another thread before the start of `slow` is written down.
-    done = Publication("fast", 9, True, ((T0, T0 + 1),), life.now, life.now - 1, T0)
+    done = PublishedTable("fast", 9, True, ((T0, T0 + 1),), life.now, life.now - 1, T0)
     life.tell(UpdateFinished(life.now, first.job.id, "fast", (done,), 7.0), second.started(at))
     assert [end.took_s for end in life.controller.state.unseen.values()] == [7.0]
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.absence import absent_inputs
-from penstock.control.asked import requests
 from penstock.control.events import (
     BackfillRequested,
     RequestCancelled,
@@ -17,11 +15,13 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
-from penstock.control.explain import explain
 from penstock.control.forecast import forecast
 from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
-from penstock.control.status import status
+from penstock.control.views.explain import explain
+from penstock.control.views.inputs import absent_inputs
+from penstock.control.views.requests import requests
+from penstock.control.views.status import status
 from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US

@@ -9,7 +9,7 @@ import pytest
 from penstock.control.controller import Controller
 from penstock.control.snapshot import FORMAT, SnapshotError, dump, load
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
+from penstock.requests.tablestate import TableState
 from tests.control.scenarios import Scenario
 
 

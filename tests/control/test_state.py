@@ -9,12 +9,9 @@ import sys
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
-    FeedFile,
     FileArrived,
     FileQuarantined,
     FileRewritten,
-    Job,
-    Publication,
     PunctuationArrived,
     RunStarted,
     TableRetried,
@@ -28,6 +25,7 @@ from penstock.control.snapshot import dump, load
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
+from penstock.requests.job import FeedFile, Job, PublishedTable
 
 DAY_1 = parse_instant("2024-03-01")
 SAME = (0, 1)
@@ -71,7 +69,7 @@ class Bench:
     def finish(self, job: Job, *changed: tuple[int, int], complete: int | None = None, append: bool = True) -> None:
         self.snapshot += 1
         begin = min((start for start, _ in changed), default=None)
-        published = Publication(job.table, self.snapshot, append, changed, complete, None, begin)
+        published = PublishedTable(job.table, self.snapshot, append, changed, complete, None, begin)
         self.emit(UpdateFinished(self.later(), job.id, job.table, (published,), 1.0))
 
     def fail(self, job: Job, final: bool = False) -> None:

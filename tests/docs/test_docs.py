@@ -20,7 +20,7 @@ from rich.console import Console
 
 from penstock.app import Warehouse
 from penstock.cli.render import shown_value, status_table
-from penstock.control.status import TableStatus
+from penstock.control.views.status import TableStatus
 from penstock.declare.config import (
     FeedConfig,
     ProjectConfig,

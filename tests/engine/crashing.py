@@ -25,7 +25,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
 
 from penstock.control import readiness
-from penstock.control.events import Job, UpdateFinished
+from penstock.control.events import UpdateFinished
 from penstock.control.state import State
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import Warehouse, load_warehouse
@@ -37,6 +37,7 @@ from penstock.engine.reading import restored_state
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.versions import consistent_versions
 from penstock.model.partitions import IntervalMap
+from penstock.requests.job import Job
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from tests.engine import duckspark

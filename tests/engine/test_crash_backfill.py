@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.asked import requests
+from penstock.control.views.requests import requests
 from penstock.engine.reading import restored_state
 from penstock.engine.requesting import Requesting
 from penstock.errors import PenstockError

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from penstock.app import Warehouse
-from penstock.control.status import TableStatus, status
+from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
 from penstock.engine.reading import restored_state

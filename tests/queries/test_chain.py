@@ -9,7 +9,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
-from penstock.queries.chain import Step, refresh_chain, span
+from penstock.queries.chain import RefreshStep, refresh_chain, span
 from penstock.queries.estimate import Estimate
 
 H = HOUR_US
@@ -33,7 +33,7 @@ GRAPH = Graph(
 )
 
 
-def chain(touched: dict[str, PartitionSet], **stale: PartitionSet) -> tuple[Step, ...]:
+def chain(touched: dict[str, PartitionSet], **stale: PartitionSet) -> tuple[RefreshStep, ...]:
     return refresh_chain(GRAPH, touched, lambda name: stale.get(name, EMPTY))
 
 
@@ -41,45 +41,45 @@ def test_only_what_is_stale_and_touched() -> None:
     # Hours 3 to 5 and 30 of the orders have news; the query reads the first day of `daily`.
     news = hours(3, 5) | hours(30, 31)
     assert chain({"daily": hours(0, 24)}, orders=news) == (
-        Step("orders", hours(3, 5)),
-        Step("hourly", hours(3, 5)),
-        Step("daily", hours(0, 24)),
+        RefreshStep("orders", hours(3, 5)),
+        RefreshStep("hourly", hours(3, 5)),
+        RefreshStep("daily", hours(0, 24)),
     )
     assert chain({"daily": hours(48, 72)}, orders=news) == ()
     assert chain({"hourly": hours(30, 31)}, orders=news) == (
-        Step("orders", hours(30, 31)),
-        Step("hourly", hours(30, 31)),
+        RefreshStep("orders", hours(30, 31)),
+        RefreshStep("hourly", hours(30, 31)),
     )
 
 
 def test_the_chain_begins_where_staleness_begins() -> None:
     assert chain({"daily": hours(0, 24)}, hourly=hours(2, 3)) == (
-        Step("hourly", hours(2, 3)),
-        Step("daily", hours(0, 24)),
+        RefreshStep("hourly", hours(2, 3)),
+        RefreshStep("daily", hours(0, 24)),
     )
-    assert chain({"daily": hours(0, 24)}, daily=hours(0, 48)) == (Step("daily", hours(0, 24)),)
+    assert chain({"daily": hours(0, 24)}, daily=hours(0, 48)) == (RefreshStep("daily", hours(0, 24)),)
 
 
 def test_a_dimension_touches_everything() -> None:
     steps = chain({"named": hours(24, 48)}, customers=EVERYTHING, orders=hours(3, 4))
-    assert steps == (Step("customers", EVERYTHING), Step("named", hours(24, 48)))
+    assert steps == (RefreshStep("customers", EVERYTHING), RefreshStep("named", hours(24, 48)))
 
 
 def test_a_table_that_reads_itself_is_made_from_the_first_change_on() -> None:
     steps = chain({"running_total": hours(72, 96)}, hourly=hours(25, 26))
     assert steps == (
-        Step("hourly", hours(25, 26)),
-        Step("daily", hours(24, 48)),
-        Step("running_total", hours(24, 96)),
+        RefreshStep("hourly", hours(25, 26)),
+        RefreshStep("daily", hours(24, 48)),
+        RefreshStep("running_total", hours(24, 96)),
     )
 
 
 def test_several_tables_share_their_ancestors() -> None:
     steps = chain({"hourly": hours(0, 2), "daily": hours(0, 24)}, orders=hours(0, 48))
     assert steps == (
-        Step("orders", hours(0, 24)),
-        Step("hourly", hours(0, 24)),
-        Step("daily", hours(0, 24)),
+        RefreshStep("orders", hours(0, 24)),
+        RefreshStep("hourly", hours(0, 24)),
+        RefreshStep("daily", hours(0, 24)),
     )
 
 

@@ -11,12 +11,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
-from penstock.control.events import BackfillRequested, Job, UpdateFailed, UpdateFinished
+from penstock.control.events import BackfillRequested, UpdateFailed, UpdateFinished
 from penstock.model.graph import Graph
 from penstock.model.partitions import PartitionSet
 from penstock.model.relations import Everything
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, MINUTE_US
+from penstock.requests.job import Job
 from tests.control.schedule_world import World
 from tests.papers.requests.world import Checker, Key, Shape, Wrong, random_shape
 

@@ -8,8 +8,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US
-from penstock.requests.campaign import Backfill, plan
-from penstock.requests.reach import reach
+from penstock.requests.plan import Backfill, plan, reach
 
 DAYS = 30
 MONTH = PartitionSet.of((0, DAYS * DAY_US))

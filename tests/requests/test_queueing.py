@@ -7,8 +7,7 @@ from math import inf
 from random import Random
 
 from penstock.papers.requests.printed import printed_recursion
-from penstock.requests.flow import MinimumCut
-from penstock.requests.queueing import Duration, best_closure, decide, descendants, longest
+from penstock.requests.closure import Duration, MinimumCut, best_closure, decide, descendants, longest
 
 
 def test_a_chain_waits_as_a_whole_or_not_at_all() -> None:

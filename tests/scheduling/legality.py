@@ -8,8 +8,6 @@ from penstock.control.events import (
     Event,
     FileArrived,
     FileRewritten,
-    Job,
-    Publication,
     UpdateFailed,
     UpdateFinished,
     UpdateStarted,
@@ -18,6 +16,7 @@ from penstock.control.events import (
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.time import BEGIN_US
+from penstock.requests.job import Job, PublishedTable
 
 
 class Illegal(AssertionError):
@@ -89,7 +88,7 @@ class Legality:
             if job.kind != "upkeep":
                 self.publish(job, publication)
 
-    def publish(self, job: Job, publication: Publication) -> None:
+    def publish(self, job: Job, publication: PublishedTable) -> None:
         name = publication.table
         if publication.complete_us is not None:
             # A file that comes again may be old; what was complete stays so.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.scheduling.cost import CostModel
+from penstock.model.cost import CostModel
 
 
 def trained(alpha: float, beta: float, jobs: int = 60, noise: float = 0.0, seed: int = 1) -> CostModel:

@@ -6,7 +6,7 @@ from random import Random
 
 from penstock.scheduling.jobs import FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.hold import Hold, Order
+from penstock.scheduling.placement.hold import Hold, JobOrder
 from penstock.scheduling.policies import bound, find_policy
 from penstock.sim.lean import _Outlook
 from penstock.sim.scenario import Scenario, SimTable
@@ -59,12 +59,12 @@ def test_the_order_is_the_same_however_costs_came_about() -> None:
     graph = Scenario((*SHORT, *LONG)).graph
     names = list(graph.updated_with)
     jobs = {name: Recurring(name, 10.0, chance.uniform(1, 9)) for name in names}
-    changed = Order(graph, jobs.values())
+    changed = JobOrder(graph, jobs.values())
     for _ in range(50):
         name = chance.choice(names)
         jobs[name] = Recurring(name, 10.0, chance.uniform(1, 9))
         changed.change([jobs[name]])
-    anew = Order(graph, jobs.values())
+    anew = JobOrder(graph, jobs.values())
     for first in range(len(names) + 1):
         for capacity in (0.0, 0.3, 1.0, 2.5):
             assert changed.unserved(first, capacity) == anew.unserved(first, capacity)

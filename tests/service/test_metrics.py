@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.control.overview import overview
+from penstock.control.views.status import overview
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.service.metrics import Sample, _feeds
 from tests.control.test_feeds import T0, behind, minute

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.control.events import (
-    Event,
-    FeedFile,
-    FileArrived,
-    Job,
-    RunStarted,
-    TableRetried,
-    UpdateFinished,
-    UpdateStarted,
-)
+from penstock.control.events import Event, FileArrived, RunStarted, TableRetried, UpdateFinished, UpdateStarted
+from penstock.requests.job import FeedFile, Job
 from penstock.store.codec import decode, encode, subject
 from penstock.store.store import Store
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from penstock.control.events import FeedFile, WarehouseDeclared
+from penstock.control.events import WarehouseDeclared
 from penstock.model.tables import Feed, Table
+from penstock.requests.job import FeedFile
 from penstock.store.lock import AlreadyRunning, RunLock
 from penstock.store.schema import FORMAT
 from penstock.store.store import Fenced, Store, StoreError

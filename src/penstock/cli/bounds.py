@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
-from penstock.control.guarantees import Provision, broken, guarantees
+from penstock.control.views.recovery import Provision, broken, guarantees
 from penstock.model.time import SECOND_US, format_duration, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 

@@ -23,7 +23,7 @@ from penstock.cli.netops.screen import Frame, Screen, screen_for
 from penstock.cli.netops.summary import DemoSummary, TableSummary, render_summary
 from penstock.cli.starter import copy_project
 from penstock.control.state import State
-from penstock.control.status import TableStatus, status
+from penstock.control.views.status import TableStatus, status
 from penstock.declare.settings import write_settings
 from penstock.engine.clock import Clock
 from penstock.engine.runtime import Runtime

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
-from penstock.control.health import FeedHealth
-from penstock.control.recovery import Recovery
+from penstock.control.views.health import FeedHealth
+from penstock.control.views.recovery import Recovery
 from penstock.model.time import SECOND_US, format_duration, format_instant, moment
 
 _COLOUR = {"healthy": "green", "late": "yellow", "out": "bold red", "paused": "cyan"}

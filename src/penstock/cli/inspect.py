@@ -18,10 +18,9 @@ from penstock.cli.bounds import violation_lines
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
-from penstock.control.overview import overview
 from penstock.control.state import State
-from penstock.control.status import TableStatus
-from penstock.control.waiting import WaitingRows
+from penstock.control.views.inputs import WaitingRows
+from penstock.control.views.status import TableStatus, overview
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import BEGIN_US, SECOND_US, format_instant

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from penstock.control.status import TableStatus
+from penstock.control.views.status import TableStatus
 from penstock.model.time import SECOND_US, format_duration, format_instant
 
 _DOING = {

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
-from penstock.control.asked import RequestStatus
+from penstock.control.views.requests import RequestStatus
 from penstock.declare.effects import told
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of

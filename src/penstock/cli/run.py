@@ -36,7 +36,7 @@ from penstock.control.events import (
     UpdateFailed,
     UpdateFinished,
 )
-from penstock.control.status import status
+from penstock.control.views.status import status
 from penstock.model.grain import zone_of
 from penstock.model.time import format_duration, moment
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from penstock.control.building import build_job
-from penstock.control.collecting import closes_us
 from penstock.control.events import (
     DemandSeen,
     Event,
@@ -20,15 +18,14 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.following import deferred_until, gives_way_until
-from penstock.control.grouping import ready_group
-from penstock.control.lag import lag_us
+from penstock.control.job_building import build_job
 from penstock.control.outlook import LearnedOutlook
-from penstock.control.readiness import Work, blocked, ready_job, ready_work
-from penstock.control.settling import Settling
+from penstock.control.readiness import Work, blocked, ready_group, ready_job, ready_work
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.time import END_US
+from penstock.requests.budget import closes_us
+from penstock.requests.in_flight import InFlight
+from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling import guard
 from penstock.scheduling.chopping import chops
 from penstock.scheduling.jobs import (
@@ -59,8 +56,8 @@ class Controller:
 
     def _set_policy(self) -> None:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
-        self.state.chops = chops(self.policy, self.state.graph)
-        self.state.weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
+        weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
+        self.state.follow_policy(chops(self.policy, self.state.graph), weights)
         self.ready = ReadyJobs.under(self.policy)
         # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.
         self._late: set[str] = set()
@@ -69,7 +66,7 @@ class Controller:
         # Tables with work that has waited long enough, and for which others.
         self._waited: dict[str, frozenset[str]] = {}
         self._paused_until_us = END_US
-        self.state.touched.update(self.state.tables)
+        self.state.touch(self.state.tables)
         self._follow = getattr(self.policy, "follow", None)
         if self._follow is not None:
             self._begin(self.state.now_us)
@@ -98,7 +95,7 @@ class Controller:
                 self._begin(event.at_us)
             return
         state = self.state
-        before, state.touched = state.touched, set()
+        before = state.take_touched()
         ended = self._ending(event)
         self._apply(event, number)
         known = state.graph.updated_as
@@ -109,8 +106,7 @@ class Controller:
         # In the order of the tables: sets have none.
         for name in sorted({known[each] for each in state.touched if each in known} - {ended}):
             self._tell(Fact(event.at_us, name, "lags", self._lag_us(name)))
-        before |= state.touched
-        state.touched = before
+        state.touch(before)
 
     def _lag_us(self, name: str) -> int:
         """How far a table, or one of its group, is behind what it may take up."""
@@ -136,13 +132,13 @@ class Controller:
             self._set_policy()
         elif isinstance(event, DemandSeen):
             # Who may start, and how soon, may be others now.
-            self.state.touched.update(self.ready, self._pausing)
+            self.state.touch((*self.ready, *self._pausing))
         elif isinstance(event, UpdateFinished | UpdateFailed):
             self._learned.finished(self.state.graph.updated_as.get(event.table, event.table))
 
     def decide(self, now_us: int) -> list[StartUpdate]:
         state = self.state
-        state.now_us = max(state.now_us, now_us)
+        state.tick(now_us)
         self._refresh()
         self._woken = None
         free = tuple(track for track in range(state.tracks) if track not in state.busy)
@@ -192,7 +188,7 @@ class Controller:
         kept: list[Start] = []
         spare = free - len(waiting) - sum(self.ready[start.table].awaited_us is not None for start in starts)
         for start in starts:
-            until = gives_way_until(state, self.ready[start.table])
+            until = state.reading.gives_way_until(self.ready[start.table])
             if until <= state.now_us:
                 kept.append(start)
             elif spare > 0:
@@ -217,13 +213,13 @@ class Controller:
         """Ask again about the tables that an event touched, those with late work below them, and those whose pause or
         hold is over. Everything else is as ready as it was: what is known here never depends on when it was asked."""
         state = self.state
-        names = set(state.touched)
-        for name in state.touched:
+        touched = state.take_touched()
+        names = set(touched)
+        for name in touched:
             names |= self._late_below.get(name, _NOBODY)
         if self._paused_until_us <= state.now_us:
             names.update(name for name, until in self._pausing.items() if until <= state.now_us)
-        state.touched = set()
-        settling = Settling(state)  # one look at what is on its way, for all that are asked
+        settling = InFlight(state)  # one look at what is on its way, for all that are asked
         groups: set[str] = set()
         for name in names:
             table = state.tables.get(name)
@@ -235,7 +231,7 @@ class Controller:
                 self._ask_group([state.tables[member] for member in state.graph.groups[group]], settling)
         self._paused_until_us = min(self._pausing.values(), default=END_US)
 
-    def _ask_group(self, members: Sequence[TableState], settling: Settling) -> None:
+    def _ask_group(self, members: Sequence[TableState], settling: InFlight) -> None:
         """Tables that are updated together are one job, by the name of the first of them. Only merging of small files is
         done for each by itself."""
         job, works = ready_group(self.state, members, settling)
@@ -256,7 +252,7 @@ class Controller:
                 if upkeep is not None:
                     self.ready.put(upkeep)
 
-    def _ask(self, name: str, settling: Settling) -> None:
+    def _ask(self, name: str, settling: InFlight) -> None:
         table = self.state.tables.get(name)
         self._pausing.pop(name, None)
         work = Work()
@@ -281,7 +277,7 @@ class Controller:
         self._waited.pop(name, None)
         if work.waited_for:
             self._waited[name] = work.waited_for
-        until = min(work.settles_us, work.held.until_us if work.held is not None else END_US)
+        until = min(work.settles_us, work.deferred.until_us if work.deferred is not None else END_US)
         if until < END_US:
             self._pausing[name] = min(until, self._pausing.get(name, END_US))
 
@@ -291,7 +287,7 @@ class Controller:
             return None
         times = [table.retry_at_us or 0]
         if table.needs or table.files:
-            times.append(deferred_until(self.state, table) or 0)
+            times.append(self.state.deferred_until(table) or 0)
             if table.table.is_base:
                 times.append(closes_us(self.state, table) or 0)
         return max(times) if max(times) > self.state.now_us else None

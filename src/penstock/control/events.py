@@ -9,82 +9,11 @@ from typing import Any, Literal
 from penstock.model.partitions import Interval
 from penstock.model.tables import Feed, Table
 from penstock.queries.situation import Updates
-from penstock.requests.needs import Piece
+from penstock.requests.job import FeedFile, Job, PublishedTable
 
-Anew = Literal["", "rows", "files"]
 # What a changed setting does to what is there: nothing; it applies to what comes; partitions are made again; the table starts
 # anew; it is refused.
 Effect = Literal["nothing", "comes", "again", "anew", "refused"]
-
-
-@dataclass(frozen=True, slots=True)
-class FeedFile:
-    """One delivered file. The name with the checksum is its identity; `id` is the number of this content of it, which rows of
-    base tables carry."""
-
-    uri: str
-    checksum: str
-    size_bytes: int
-    arrived_us: int
-    id: int = 0
-    # What orders it among files that state the same partitions; the later arrival where that is equal.
-    order: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One update of one table, with everything that it may read: it can be carried out from this alone."""
-
-    id: str
-    table: str
-    kind: Literal["load", "derive", "upkeep"]
-    # The snapshot at which all sources are read.
-    pin: int
-    files: tuple[FeedFile, ...] = ()
-    pieces: tuple[Piece, ...] = ()
-    # Rows of the sources are used up to here.
-    edge_us: int | None = None
-    # The table is complete up to here when the job is done.
-    complete_us: int | None = None
-    # Base tables and the publication of each that the table fully reflects when the job is done; None if some work
-    # of the table is left for later, so that the result is between two states of its sources.
-    reflects: tuple[tuple[str, int], ...] | None = None
-    amount: float = 0.0
-    expected_s: float = 0.0
-    attempt: int = 1
-    # Of a base table: files whose rows go, as they were withdrawn.
-    withdrawn: tuple[str, ...] = ()
-    # The table is declared anew: what it held before ends with this job, whatever partitions that was in. A base table takes
-    # its `rows` along, or its `files` are read again.
-    anew: Anew = ""
-    # Sources that are not there, and without which it is made: what they held before does not count.
-    without: tuple[str, ...] = ()
-    # Of a group: the jobs of the other tables, which are done with this one and published with it.
-    beside: tuple[Job, ...] = ()
-
-    @property
-    def each(self) -> tuple[Job, ...]:
-        """The jobs of all tables that it makes."""
-        return (self, *self.beside)
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """What one job changed in one table."""
-
-    table: str
-    snapshot: int
-    append: bool
-    changed: tuple[Interval, ...] = ()
-    complete_us: int | None = None
-    leading_us: int | None = None
-    begin_us: int | None = None
-    rows: int = 0
-    size_bytes: int = 0
-    files: int = 0
-    quarantined_rows: int = 0
-    # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.
-    left: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +136,7 @@ class UpdateFinished:
     at_us: int
     job: str
     table: str
-    publications: tuple[Publication, ...]
+    publications: tuple[PublishedTable, ...]
     seconds: float
     how: str = ""
     kind: Literal["update-finished"] = "update-finished"

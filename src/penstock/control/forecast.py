@@ -13,7 +13,7 @@ from penstock.control.events import BackfillRequested, WarehouseDeclared
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.model.partitions import EMPTY, PartitionSet
-from penstock.requests.campaign import Backfill, Campaign, plan
+from penstock.requests.plan import Backfill, Campaign, plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from penstock.control.state import State
-from penstock.scheduling.cost import step_s
+from penstock.model.cost import step_s
 
 
 class LearnedOutlook:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 
-from penstock.control.collecting import closes_us
-from penstock.control.events import FeedFile
-from penstock.control.following import deferred_until, modulation
-from penstock.control.holding import Hold, hold, may_hold
-from penstock.control.settling import Settling, Waiting, advances, waiting
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
+from penstock.model.cost import WORTH_A_START, CostModel
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
+from penstock.requests.budget import closes_us
+from penstock.requests.deferral import Deferral, defer, may_defer
+from penstock.requests.in_flight import InFlight, Unsettled, advances, waiting
+from penstock.requests.job import FeedFile
 from penstock.requests.needs import Piece, partitions_of
+from penstock.requests.tablestate import TableState
 from penstock.scheduling.chopping import Cut
-from penstock.scheduling.cost import WORTH_A_START, CostModel
 from penstock.scheduling.jobs import ReadyJob
 
 # Appended files of a table until merging them is worth a job.
@@ -46,7 +46,7 @@ class Work:
     # Whether changes further up, of which the table itself learns nothing yet, could make it wait or end its waiting.
     late: bool = False
     # Pending, but worth to wait for a newer change with it.
-    held: Hold | None = None
+    deferred: Deferral | None = None
     # Pending, but further changes are collected until then.
     collects_us: int | None = None
 
@@ -70,7 +70,7 @@ def blocked(state: State, table: TableState) -> str | None:
         return "an update from before it was declared anew is running"
     if table.table.is_base and (closes_us(state, table) or 0) > state.now_us:
         return "further files may come, with which it is updated once"
-    until = deferred_until(state, table)
+    until = state.deferred_until(table)
     if until is not None and until > state.now_us:
         return (
             "it is updated when a query needs it" if until >= END_US else "it is read seldom, so its updates are merged"
@@ -117,7 +117,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     # A table without time has no edge: what it waits for is all there is to its staleness. And what is to be done by a
     # certain time is worth no less than the edge.
     full = not state.graph.has_time[name] or deadline < END_US
-    factor = modulation(state, table).priority_factor if state.updates == "demand" else 1.0
+    factor = state.reading.modulation(table).priority_factor if state.updates == "demand" else 1.0
     made = state.graph.made_with(name)
     return ReadyJob(
         table=name,
@@ -170,7 +170,7 @@ def to_be_emptied(state: State, table: TableState, work: Work) -> bool:
     """Whether there is nothing that a table which was declared anew could be made from, now or soon: then what it held before
     must go without that."""
     names = state.graph.made_with(table.table.name) if state.former and table.anew and not table.table.leader else ()
-    if state.former.isdisjoint(names) or work.pieces or work.held is not None:
+    if state.former.isdisjoint(names) or work.pieces or work.deferred is not None:
         return False
     return not state.more_is_coming(table.table.name)
 
@@ -245,7 +245,7 @@ def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
     return max(0, after - before)
 
 
-def ready_work(state: State, table: TableState, take: int | None = None, settling: Settling | None = None) -> Work:
+def ready_work(state: State, table: TableState, take: int | None = None, settling: InFlight | None = None) -> Work:
     """Which pending partitions of a derived table can be made now; `settling` if what is on its way is known already."""
     if not table.needs:
         return Work()
@@ -261,12 +261,12 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     pieces = [Piece(*piece) for piece in table.needs.within(reach)]
     unreachable = EMPTY if reach is EVERYTHING else table.needs.domain() - reach
     late = any(piece.need.late for piece in pieces)
-    unsettled, waits_for, settles_us, waited_for = waiting(state, table, pieces, settling) if late else Waiting()
+    unsettled, waits_for, settles_us, waited_for = waiting(state, table, pieces, settling) if late else Unsettled()
     if unsettled:
         pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled)]
-    held = hold(state, table, pieces, settling) if late and may_hold(state, spec) else None
-    if held is not None:
-        pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - held.partitions)]
+    deferred = defer(state, table, pieces, settling) if late and may_defer(state, spec) else None
+    if deferred is not None:
+        pieces = [Piece(*piece) for piece in table.needs.within(reach - unsettled - deferred.partitions)]
     collects_us = closes_us(state, table) if late and spec.queue_us else None
     if collects_us is not None and collects_us > state.now_us:
         settles_us = min(settles_us, collects_us)
@@ -285,7 +285,7 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
         pieces = hurried
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, held, collects_us)
+    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, deferred, collects_us)
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
@@ -358,3 +358,58 @@ def complete_after(table: TableState, pieces: tuple[Piece, ...]) -> int | None:
         if end > floor and start < table.seen_us:
             return max(floor, start) if max(floor, start) > BEGIN_US else None
     return table.seen_us
+
+
+def ready_group(
+    state: State, members: Sequence[TableState], settling: InFlight | None = None
+) -> tuple[ReadyJob | None, dict[str, Work]]:
+    """All work of a group that could start now, as one job by the name of its first table; and the work of
+    each. A table that has something pending but none of it ready holds the others back: they become visible
+    together, or not at all."""
+    works = {table.table.name: Work() for table in members}
+    if any(blocked(state, table) is not None for table in members):
+        return None, works
+    works = {table.table.name: ready_work(state, table, settling=settling) for table in members}
+    if any(table.needs and not works[table.table.name].pieces for table in members):
+        return None, works
+    jobs = [
+        job
+        for table in members
+        if works[table.table.name].pieces and (job := ready_job(state, table, works[table.table.name])) is not None
+    ]
+    return (_together(members[0], jobs) if jobs else None), works
+
+
+def _together(first: TableState, jobs: Sequence[ReadyJob]) -> ReadyJob:
+    """One job with the benefit of all: what they gain, each by its weight."""
+    weight = sum(job.inherited for job in jobs)
+    late = sum(job.late for job in jobs)
+    amount = sum(job.amount for job in jobs)
+    cost = first.cost
+    awaited = [job.awaited_us for job in jobs if job.awaited_us is not None]
+    return ReadyJob(
+        table=first.table.name,
+        priority=sum(job.priority for job in jobs),
+        inherited=weight,
+        release_us=min(job.release_us for job in jobs),
+        deadline_us=min(job.deadline_us for job in jobs),
+        gain_us=round(sum(job.inherited * job.gain_us for job in jobs) / weight) if weight else 0,
+        late=late,
+        late_since_us=sum(job.late * job.late_since_us for job in jobs) // late if late else 0,
+        history_weight=max(job.history_weight for job in jobs),
+        amount=amount,
+        expected_s=cost.expected_s(amount),
+        awaited_us=min(awaited, default=None),
+        start_up_s=cost.expected_s(0.0),
+    )
+
+
+def held_by_group(state: State, table: TableState) -> str | None:
+    """The table of the same group that keeps it from running, if any."""
+    for name in state.graph.grouped_with(table.table.name):
+        other = state.tables[name]
+        if other is table:
+            continue
+        if blocked(state, other) is not None or (other.needs and not ready_work(state, other).pieces):
+            return name
+    return None

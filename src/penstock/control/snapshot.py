@@ -10,21 +10,20 @@ from collections import deque
 from dataclasses import asdict
 from typing import Any
 
-from penstock.control.awaiting import Awaited
-from penstock.control.events import FeedFile, Job
-from penstock.control.feedstate import FeedState, Recovering
-from penstock.control.filing import QuarantinedFile
-from penstock.control.request import Request
+from penstock.control.feeds import FeedState, Recovering
+from penstock.control.files import QuarantinedFile
 from penstock.control.state import State
-from penstock.control.tablestate import Counts, Restated, Running, TableState
 from penstock.errors import PenstockError
+from penstock.model.cost import CostModel
 from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.queries.demand import Demand
+from penstock.requests.job import FeedFile, Job
+from penstock.requests.ledger import UserRequest
 from penstock.requests.needs import Need, Piece, pending
-from penstock.scheduling.cost import CostModel
+from penstock.requests.tablestate import Restated, Running, TableState, UpdateCounts
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
@@ -56,10 +55,15 @@ _PLAIN = (
     "anew",
 )
 _NAMES = ("propagate", "optional", "required")
-_COUNTERS = (
-    *("event_us", "tracks", "policy", "snapshot", "jobs", "applied", "number", "now_us", "owner"),
-    *("updates", "demand_us", "worked_s", "pressure", "watched_us"),
-)
+# The numbers of each part, and of the state itself.
+_COUNTERS = {
+    "": ("now_us", "owner"),
+    "ledger": ("event_us", "snapshot", "applied", "number"),
+    "declaration": ("tracks", "policy"),
+    "runs": ("jobs",),
+    "reading": ("updates", "demand_us", "worked_s", "pressure"),
+    "known_feeds": ("watched_us",),
+}
 
 
 class SnapshotError(PenstockError):
@@ -70,7 +74,7 @@ def dump(state: State) -> dict[str, Any]:
     """Everything that the state remembers, as plain data."""
     return {
         "format": FORMAT,
-        **{name: getattr(state, name) for name in _COUNTERS},
+        **{name: getattr(_part(state, part), name) for part, names in _COUNTERS.items() for name in names},
         "feeds": [asdict(feed) for feed in state.graph.feeds.values()],
         "tables": [_dump_table(table) for table in state.tables.values()],
         "retired": [_dump_table(table) for table in state.retired.values()],
@@ -78,7 +82,7 @@ def dump(state: State) -> dict[str, Any]:
         "quarantine": [asdict(entry) for entry in state.quarantine.values()],
         "rewritten": dict(state.rewritten),
         "requests": [_dump_request(request) for request in state.requests.values()],
-        "ended": list(state.ended),
+        "ended": list(state.backfills.ended),
         "busy": [_dump_running(running) for running in state.busy.values()],
         "memory": dict(state.memory),
         "unseen": [[number, *done] for number, done in state.unseen.items()],
@@ -97,35 +101,41 @@ def load(data: dict[str, Any]) -> State:
             f"the saved state has format {data.get('format')!r}, expected {FORMAT}: fold the log from its beginning instead"
         )
     state = State()
-    for name in _COUNTERS:
-        setattr(state, name, data[name])
-    state.busy = {entry["track"]: _load_running(entry) for entry in data["busy"]}
+    for part, names in _COUNTERS.items():
+        for name in names:
+            setattr(_part(state, part), name, data[name])
+    ledger, files, runs, reading, feeds = state.ledger, state.files, state.runs, state.reading, state.known_feeds
+    runs.busy = {entry["track"]: _load_running(entry) for entry in data["busy"]}
     tables = [_load_table(entry) for entry in data["tables"]]
     for table in tables:
         busy = state.busy.get(table.running.track) if table.running is not None else None
         if busy is not None and table.running is not None and busy.job.table == table.table.name:
             # One thing, not two; but other tables of a group have a running job of their own beside it.
             table.running = busy if busy.job.id == table.running.job.id else table.running
-    state.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
-    state.tables = {table.table.name: table for table in tables}
-    state.retired = {table.table.name: table for table in map(_load_table, data["retired"])}
-    state.former = set(data["former"])
-    state.quarantine = {
+    ledger.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
+    ledger.tables = {table.table.name: table for table in tables}
+    files.retired = {table.table.name: table for table in map(_load_table, data["retired"])}
+    ledger.former = set(data["former"])
+    files.quarantine = {
         entry["file"]["uri"]: QuarantinedFile(entry["feed"], FeedFile(**entry["file"]), entry["reason"], entry["at_us"])
         for entry in data["quarantine"]
     }
-    state.rewritten = dict(data["rewritten"])
-    state.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
-    state.ended = deque(data["ended"])
-    state.memory = dict(data["memory"])
-    state.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
-    state.awaited = Awaited.load(data["awaited"])
-    state.demand = Demand.of_plain(data["demand"])
-    state.stretched = dict(data.get("stretched", {}))
-    state.feeds = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
-    state.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
-    state.touched = set(state.tables)
+    files.rewritten = dict(data["rewritten"])
+    ledger.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
+    state.backfills.ended = deque(data["ended"])
+    runs.memory = dict(data["memory"])
+    runs.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
+    state.awaited.load(data["awaited"])
+    reading.demand = Demand.of_plain(data["demand"])
+    reading.stretched = dict(data.get("stretched", {}))
+    feeds.known = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
+    feeds.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
+    state.touch(state.tables)
     return state
+
+
+def _part(state: State, name: str) -> Any:
+    return getattr(state, name) if name else state
 
 
 def _dump_table(table: TableState) -> dict[str, Any]:
@@ -172,7 +182,7 @@ def _load_table(data: dict[str, Any]) -> TableState:
     table.restated = Restated(**data["restated"])
     for name in Staleness.__slots__:
         setattr(table.staleness, name, data["staleness"][name])
-    table.counts = Counts(**data["counts"])
+    table.counts = UpdateCounts(**data["counts"])
     return table
 
 
@@ -246,7 +256,7 @@ def _load_job(entry: dict[str, Any]) -> Job:
     )
 
 
-def _dump_request(request: Request) -> dict[str, Any]:
+def _dump_request(request: UserRequest) -> dict[str, Any]:
     return {
         **asdict(request),
         "wanted": [list(interval) for interval in request.wanted],
@@ -255,9 +265,9 @@ def _dump_request(request: Request) -> dict[str, Any]:
     }
 
 
-def _load_request(data: dict[str, Any]) -> Request:
+def _load_request(data: dict[str, Any]) -> UserRequest:
     sets = {name: PartitionSet(tuple((start, end) for start, end in data[name])) for name in ("wanted", "dropped")}
-    return Request(**{**data, **sets, "open": set(data["open"])})
+    return UserRequest(**{**data, **sets, "open": set(data["open"])})
 
 
 def _lists(data: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,16 @@
-"""state = fold(events): everything the core remembers. No clock, no I/O; the same log gives the same state."""
+"""state = fold(events): everything the core remembers. No clock, no I/O; the same log gives the same state.
+
+The state is composed of parts. Each owns its data and has the only methods that change it; `apply` calls them. Others read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any
 
+from penstock.control.declaration import Declaration
+from penstock.control.demand import Reading
 from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
@@ -30,78 +37,124 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
-from penstock.control.redefinition import what_is_anew
-from penstock.control.tablestate import TableState
-from penstock.control.updating import Updating
+from penstock.control.feeds import Feeds, FeedState, Recovering
+from penstock.control.files import Files, QuarantinedFile
+from penstock.control.runs import Runs
+from penstock.model.cost import CostModel
+from penstock.model.freshness import SourceEdge
 from penstock.model.graph import Graph
-from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
-from penstock.model.tables import NEW, Feed, Table
-from penstock.model.time import BEGIN_US, END_US, SECOND_US
+from penstock.model.partitions import PartitionSet
+from penstock.model.tables import Feed, Table
 from penstock.queries.demand import Demand
-from penstock.requests.needs import pending, restated
+from penstock.queries.situation import Updates
+from penstock.requests.backfill import Backfills
+from penstock.requests.ledger import Ledger, UserRequest
+from penstock.requests.propagation import Propagation
+from penstock.requests.tablestate import Running, TableState
+from penstock.requests.waits import QueryWaits
 from penstock.scheduling.chopping import Cut
+from penstock.scheduling.jobs import FinishedJob
 
 
-class State(Updating):
-    """Mutable, but only `apply` changes it. `touched` names the tables whose readiness an event may have changed."""
+def _read(path: str) -> Any:
+    """Something of a part that others may read, but not set."""
+    return property(attrgetter(path))
+
+
+class State:
+    graph: Graph = _read("ledger.graph")
+    tables: Mapping[str, TableState] = _read("ledger.tables")
+    requests: Mapping[int, UserRequest] = _read("ledger.requests")
+    snapshot: int = _read("ledger.snapshot")
+    applied: int = _read("ledger.applied")
+    # Tables whose readiness an event may have changed.
+    touched: frozenset[str] = _read("ledger.touched")
+    former: frozenset[str] = _read("ledger.former")
+    cost_of: Callable[[str], CostModel] = _read("ledger.cost_of")
+    sources_exist: Callable[[str], bool] = _read("ledger.sources_exist")
+    source_edges: Callable[[str], list[SourceEdge] | None] = _read("ledger.source_edges")
+    trailing_edge: Callable[[str], int | None] = _read("ledger.trailing_edge")
+    begin: Callable[[str], int | None] = _read("ledger.begin")
+    extent: Callable[[TableState], PartitionSet] = _read("ledger.extent")
+    wanted: Callable[[TableState, PartitionSet], PartitionSet] = _read("backfills.wanted")
+    feeds: Mapping[str, FeedState] = _read("known_feeds.known")
+    recovering: Mapping[str, Recovering] = _read("known_feeds.recovering")
+    watched_us: int = _read("known_feeds.watched_us")
+    paused: Callable[[TableState], FeedState | None] = _read("known_feeds.paused")
+    quarantine: Mapping[str, QuarantinedFile] = _read("files.quarantine")
+    rewritten: Mapping[str, int] = _read("files.rewritten")
+    retired: Mapping[str, TableState] = _read("files.retired")
+    jobs: int = _read("runs.jobs")
+    busy: Mapping[int, Running] = _read("runs.busy")
+    memory: Mapping[str, Any] = _read("runs.memory")
+    unseen: Mapping[int, FinishedJob] = _read("runs.unseen")
+    tracks: int = _read("declaration.tracks")
+    policy: str = _read("declaration.policy")
+    updates: Updates = _read("reading.updates")
+    demand: Demand = _read("reading.demand")
+    demand_us: int = _read("reading.demand_us")
+    pressure: float = _read("reading.pressure")
+    stretched: Mapping[str, int] = _read("reading.stretched")
+    deferred_until: Callable[[TableState], int | None] = _read("reading.deferred_until")
 
     def __init__(self) -> None:
-        super().__init__()
-        self.tracks = 1
-        self.policy = "max-benefit"
-        # The most periods of data that one update of a table may take, if not all; the controller says it for the policy.
-        self.chops: Mapping[str, Cut] = {}
-        # The priority that the job of each table comes with; also of the policy.
-        self.weights: Mapping[str, float] = {}
+        self.ledger = ledger = Ledger()
+        self.awaited = QueryWaits()
+        self.propagation = Propagation(ledger)
+        self.backfills = Backfills(ledger)
+        self.reading = Reading(ledger, self.awaited)
+        self.known_feeds = feeds = Feeds(ledger)
+        self.files = files = Files(ledger, self.propagation, feeds)
+        self.runs = runs = Runs(ledger, self.propagation, self.backfills, feeds, files, self.awaited, self.reading)
+        self.declaration = Declaration(
+            ledger, self.propagation, self.backfills, feeds, files, runs, self.awaited, self.reading
+        )
         self.now_us = 0
         self.owner: str | None = None
-        # What queries read, as of when that was last told; and how busy the tracks were until then.
-        self.updates = "always"
-        # Least times between updates, as a policy of queries wants them.
-        self.stretched: dict[str, int] = {}
-        self.demand = Demand()
-        self.demand_us = 0
-        self.pressure = 0.0
+        # What follows from the policy: the most periods of data that one update may take, and the weight of each table.
+        self.chops: Mapping[str, Cut] = {}
+        self.weights: Mapping[str, float] = {}
         self._handlers: dict[type, Callable[..., None]] = {
-            WarehouseDeclared: self._declared,
+            WarehouseDeclared: self.declaration.declared,
             RunStarted: self._run_started,
             RunStopped: self._run_stopped,
-            FileArrived: self._file_arrived,
-            FileRewritten: self._file_rewritten,
-            FileWithdrawn: self._file_withdrawn,
-            FileQuarantined: self._file_quarantined,
-            FilesOffered: self._files_offered,
-            PunctuationArrived: self._punctuation,
-            UpdateStarted: self._started,
-            UpdateFinished: self._finished,
-            UpdateFailed: self._failed,
-            TableRetried: self._retried,
+            FileArrived: files.file_arrived,
+            FileRewritten: files.file_rewritten,
+            FileWithdrawn: files.file_withdrawn,
+            FileQuarantined: files.file_quarantined,
+            FilesOffered: files.files_offered,
+            PunctuationArrived: files.punctuation,
+            UpdateStarted: runs.started,
+            UpdateFinished: runs.finished,
+            UpdateFailed: runs.failed,
+            UpdateStopped: runs.stopped,
+            TableRetried: runs.retried,
             BackfillRequested: self._backfill_requested,
-            RequestCancelled: self._request_cancelled,
-            UpdateStopped: self._stopped,
+            RequestCancelled: lambda event: self.backfills.cancel(event.request, event.at_us),
             RefreshRequested: self._refresh_requested,
-            DemandSeen: self._demand_seen,
-            PeriodsStretched: self._periods_stretched,
-            FeedWentOut: self._went_out,
-            FeedCameBack: self._came_back,
-            FeedPaused: self._paused,
-            FeedResumed: self._resumed,
+            DemandSeen: lambda event: self.reading.seen(event, self.tracks),
+            PeriodsStretched: self.reading.stretch,
+            FeedWentOut: feeds.went_out,
+            FeedCameBack: feeds.came_back,
+            FeedPaused: feeds.pause,
+            FeedResumed: feeds.resume,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
-        self.number = self.applied + 1 if number is None else number
-        self.event_us = event.at_us
+        ledger = self.ledger
+        ledger.number = ledger.applied + 1 if number is None else number
+        ledger.event_us = event.at_us
         self._handlers[type(event)](event)
-        for name in self.graph.stepped:
-            if self.is_stuck(self.tables[name]) and not self.more_is_coming(name):
-                self.fall_back(self.tables[name], event.at_us)
-        self.applied = self.number
-        if self.former:  # anything may have been what they waited for
-            self.touched.update(self.former & self.tables.keys())
+        for name in ledger.graph.stepped:
+            if self.propagation.is_stuck(ledger.tables[name]) and not self.more_is_coming(name):
+                self.propagation.fall_back(ledger.tables[name], event.at_us)
+        ledger.applied = ledger.number
+        if ledger.former:  # anything may have been what they waited for
+            ledger.touched.update(ledger.former & ledger.tables.keys())
         if event.at_us > self.now_us:
             self.now_us = event.at_us
             if event.at_us > self.awaited.next_us:
-                self.touched.update(self.awaited.expire(event.at_us))
+                ledger.touched.update(self.awaited.expire(event.at_us))
 
     def more_is_coming(self, name: str) -> bool:
         """Whether something is on its way to a table, which may bring its sources abreast."""
@@ -115,148 +168,13 @@ class State(Updating):
             self.apply(event, number)
         return self
 
-    # What users declare
-
-    def _declared(self, event: WarehouseDeclared) -> None:
-        promised, self.graph = self.graph.feeds, Graph(event.feeds, event.tables)
-        if event.policy != self.policy:
-            self.memory = {}  # of another policy
-        self.tracks, self.policy, self.updates = event.tracks, event.policy, event.updates
-        old, self.tables = self.tables, {}
-        again: list[TableState] = []
-        for name in self.graph.order:
-            table = self.graph.tables[name]
-            before = old.pop(name, None) or self.retired.pop(name, None)
-            state = self._begun(table, before)
-            if self._redefined(state, table):
-                again.append(state)
-            self.tables[name] = state
-        self._begin_with_followers(again)
-        for state in again:
-            self._restate(state, event.at_us)
-        self._promise_anew(promised, event.at_us)
-        # What a base table holds is not lost when it is taken out: should it come back, it goes on from there.
-        self.retired |= {name: state for name, state in old.items() if state.table.is_base and state.exists}
-        self.former |= {name for name, state in old.items() if not state.table.is_base and state.exists}
-        # A new view starts from what its sources already hold.
-        for name, state in self.tables.items():
-            if state.table.leader is not None:
-                state.needs, state.held = pending(), pending()  # what its leader needs is enough
-                continue
-            if not self.graph.has_time[name]:
-                state.edge_us = state.seen_us = None  # it is as its sources are, whatever it was
-            elif not state.table.is_base:
-                self.fall_back(state, event.at_us)  # a source that is new to it, or is waited for now, may be less far
-            self.advance(state, self.snapshot + 1, event.at_us, append=False)
-            if not state.exists and not self.graph.has_time[name] and self.sources_exist(name):
-                state.needs.add(EVERYTHING, restated(event.at_us, self.number))
-            self._admit_again(state)
-        self._settle_requests(event.at_us)
-        self._declare_feeds(event)
-        self.touched.update(self.tables)
-        self.awaited.keep(self.tables)
-
-    def _promise_anew(self, before: Mapping[str, Feed], at_us: int) -> None:
-        """Base tables whose feed promises something else than before are complete as far as it promises now. What is made
-        from them follows: to a later time as with new rows, to an earlier one at once."""
-        for name in self.graph.order:
-            state = self.tables[name]
-            feed = self.graph.feeds.get(state.table.feed or "")
-            old = before.get(state.table.feed or "")
-            if feed is not None and old is not None and feed.markers and old.markers not in ("", feed.markers):
-                # Others promise now: what they say is told after this.
-                state.promised_us = None
-                state.promises.clear()
-            if feed is not None and old is not None and _promise(feed) != _promise(old):
-                edge = self.promised_edge(state)
-                if edge is not None and (state.edge_us is None or edge > state.edge_us):
-                    self.complete(state, edge, at_us)
-                elif edge != state.edge_us:
-                    self.move_back(state, edge, at_us)
-
-    def _admit_again(self, state: TableState) -> None:
-        """What was held may be let through by the policy of now."""
-        for start, end, need in state.held.remove(EVERYTHING) if state.held else ():
-            edge = state.edge_us if state.edge_us is not None else BEGIN_US
-            here = PartitionSet(((start, end),))
-            # Beyond the edge it is, among other things, about new rows.
-            new = here.within(state.table.grain.floor(edge), END_US) if NEW in state.table.propagate else EMPTY
-            if not need.parked:
-                self.require(state, new, need)
-                here -= new
-            self.admit(state, here, need)
-
-    def _begun(self, table: Table, before: TableState | None) -> TableState:
-        """What is known of a table under its declaration of now."""
-        above = [self.tables[edge.source].anew for edge in self.graph.into[table.name] if edge.source != table.name]
-        if before is None:
-            # One of this name may have been there before: nothing of that is left when this one is made.
-            return TableState(table, anew="" if table.is_base else "rows")
-        anew = what_is_anew(before.table, table)
-        if any(above) and not table.is_base:
-            anew = "rows"
-        if not before.exists and not before.anew:
-            anew = ""  # there is nothing that could be other than declared
-        if not anew:
-            return before
-        anew = "files" if "files" in (anew, before.anew) else anew
-        if anew == "rows" and table.is_base:
-            # The same rows in other partitions: for its readers it is not there until they are.
-            before.table, before.snapshot, before.anew = table, 0, anew
-            asked, before.needs = list(before.needs.pieces()), pending()
-            for start, end, need in asked:
-                before.needs.add(PartitionSet.of(table.grain.hull(start, end)), need)
-            return before
-        state = TableState(table, anew=anew)
-        if before.exists and not table.is_base:
-            self.former.add(table.name)
-        state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
-        if table.is_base and before.table.feed == table.feed:
-            state.files, state.order, state.arrived = before.files, before.order, before.arrived
-            state.amount = before.amount
-            if anew != "files":  # else the markers are offered again with the files: they may be read otherwise
-                state.promises = before.promises
-        return state
-
-    def _begin_with_followers(self, again: list[TableState]) -> None:
-        """A leader makes everything again if one of those who follow it is another than before, and anew if one is new."""
-        for leader, followers in self.graph.followers.items():
-            state = self.tables[leader]
-            others = [self.tables[name] for name in followers]
-            if state.exists and any(not each.exists or each.anew for each in others):
-                self.tables[leader] = state = self._begun_again(state)
-                again[:] = [each for each in again if each.table.name != leader]
-            elif not any(state is each for each in again) and any(one is each for one in again for each in others):
-                again.append(state)
-            if state.anew:
-                for each in others:
-                    each.snapshot = 0
-                    again[:] = [one for one in again if one is not each]
-
-    def _begun_again(self, before: TableState) -> TableState:
-        state = TableState(before.table, anew="files" if before.table.is_base else "rows")
-        if not before.table.is_base:
-            self.former.add(before.table.name)
-        state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
-        state.files, state.order, state.arrived = before.files, before.order, before.arrived
-        return state
-
-    def _redefined(self, state: TableState, table: Table) -> bool:
-        """Whether what makes a table is another than before, though all that it holds is in the right place."""
-        before, state.table = state.table, table
-        if (before.logic, before.leader) == (table.logic, table.leader) or table.is_base:
-            return False
-        state.failed, state.attempt, state.error, state.retry_at_us = False, 0, None, None
-        return True
-
     # Processes
 
     def _run_started(self, event: RunStarted) -> None:
         self.owner = event.owner
-        self.watched_us = event.at_us
-        self.demand, self.demand_us, self.worked_s, self.pressure = Demand(), 0, 0.0, 0.0
-        self.stretched = {}
-        self._give_all_back(event.at_us)
+        self.known_feeds.watched_us = event.at_us
+        self.reading.forget()
+        self.runs.give_all_back(event.at_us)
 
     def _run_stopped(self, event: RunStopped) -> None:
         self.owner = None
@@ -265,39 +183,50 @@ class State(Updating):
         """The process that ran the project is gone without a word: what it was doing is pending again, as it will be
         when the next one starts. For those who look; the log says nothing of it."""
         self.owner = None
-        self._give_all_back(self.now_us)
+        self.runs.give_all_back(self.now_us)
 
-    def _give_all_back(self, at_us: int) -> None:
-        self.busy.clear()
-        for state in self.tables.values():
-            if state.running is not None:
-                self._give_back(state, at_us)
+    # What users and queries want
 
-    # Queries
+    def _backfill_requested(self, event: BackfillRequested) -> None:
+        request = UserRequest(
+            self.ledger.number,
+            event.at_us,
+            event.table,
+            reason=event.reason,
+            downstream=event.downstream,
+            deadline_us=event.deadline_us,
+        )
+        self.backfills.ask(request, event.ranges, event.size_bytes)
 
     def _refresh_requested(self, event: RefreshRequested) -> None:
         for name, intervals in event.wanted:
             if name in self.tables:
                 self.awaited.add(name, PartitionSet.of(*intervals), event.deadline_us)
-                self.touched.add(name)
+                self.ledger.touched.add(name)
 
-    def _periods_stretched(self, event: PeriodsStretched) -> None:
-        before, self.stretched = self.stretched, {name: us for name, us in event.periods if name in self.tables}
-        self.touched.update(name for name in before.keys() | self.stretched.keys() if name in self.tables)
+    # For the controller: these change nothing that is remembered
 
-    def _demand_seen(self, event: DemandSeen) -> None:
-        for name, count in event.reads:
-            if name in self.tables:
-                self.demand.read(self.graph, [name], event.at_us, count)
-        passed_s = (event.at_us - self.demand_us) / SECOND_US
-        if self.demand_us and passed_s > 0:
-            self.pressure = min(1.0, self.worked_s / (passed_s * self.tracks))
-        self.demand_us, self.worked_s = event.at_us, 0.0
+    def tick(self, now_us: int) -> None:
+        """It is at least that late."""
+        self.now_us = max(self.now_us, now_us)
 
+    def follow_policy(self, chops: Mapping[str, Cut], weights: Mapping[str, float]) -> None:
+        self.chops, self.weights = chops, weights
 
-def _promise(feed: Feed) -> tuple[object, ...]:
-    """What a feed says of the rows that are still to come."""
-    return feed.lateness_us, feed.punctuated, feed.markers, feed.mode, feed.timed
+    def touch(self, names: Iterable[str]) -> None:
+        self.ledger.touched.update(names)
+
+    def take_touched(self) -> set[str]:
+        """The tables to ask again; from now on others."""
+        touched, self.ledger.touched = self.ledger.touched, set()
+        return touched
+
+    # For the simulator, which knows what is learned elsewhere
+
+    def know(self, name: str, *, cost: CostModel | None = None, amount: float | None = None) -> None:
+        table = self.ledger.tables[name]
+        table.cost = table.cost if cost is None else cost
+        table.amount = table.amount if amount is None else amount
 
 
 def feed_of(state: State, table: Table) -> Feed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.control.guarantees import guarantees
+from penstock.control.views.recovery import guarantees
 from penstock.declare.api import TableDeclaration
 from penstock.declare.problems import Problem
 from penstock.model.grain import WHOLE

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from penstock.control.redefinition import SEAM
+from penstock.control.declaration import SEAM
 from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
 from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from penstock.control.declaration import SEAM
 from penstock.control.events import Effect, SettingChanged
-from penstock.control.redefinition import SEAM
 from penstock.declare.api import TableDeclaration
 from penstock.declare.values import is_duration
 from penstock.declare.warehouse import Warehouse

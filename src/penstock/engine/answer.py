@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.control.waiting import WaitingRows
+from penstock.control.views.inputs import WaitingRows
 from penstock.engine.reads import Reading
 from penstock.engine.versions import Version
 from penstock.model.grain import zone_of

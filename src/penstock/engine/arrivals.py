@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from penstock.control.events import Event, FeedFile, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.control.events import Event, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
 from penstock.declare.api import FeedDeclaration
 from penstock.engine.folders import Seen, Tree, Watches
 from penstock.engine.inspect import checksum_of, look_at
@@ -26,6 +26,7 @@ from penstock.engine.records import Malformed
 from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
 from penstock.model.time import parse_instant
+from penstock.requests.job import FeedFile
 from penstock.store.store import Store
 
 _AT_ONCE = 500

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.control.touching import Touched
+from penstock.control.query_inputs import Touched
 from penstock.declare.sql_read import ReadQuery
 from penstock.engine.answer import Answer
 from penstock.queries.choice import Choice, Way

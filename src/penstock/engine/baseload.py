@@ -23,7 +23,6 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import expr
 
-from penstock.control.events import FeedFile, Job
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
@@ -39,6 +38,7 @@ from penstock.model.grain import WHOLE, Fixed, Grain, zone_of
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
 from penstock.model.schema import Column, Schema
 from penstock.model.time import HOUR_US
+from penstock.requests.job import FeedFile, Job
 from penstock.requests.needs import partitions_of
 from penstock.store.store import Store, feed_file, spans_of
 from penstock.tables import Catalogue, DataFile

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import Job
 from penstock.declare.sqlview import Aggregate, Rowwise
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
@@ -29,6 +28,7 @@ from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.schema import Schema
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US, END_US, FIRST_US, LAST_US, format_instant, moment
+from penstock.requests.job import Job
 from penstock.requests.needs import Piece, partitions_of
 from penstock.tables import DataFile
 

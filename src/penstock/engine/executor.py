@@ -16,16 +16,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from sqlalchemy import Connection
 
-from penstock.control.events import (
-    Event,
-    FeedFile,
-    FileQuarantined,
-    Job,
-    Publication,
-    UpdateFailed,
-    UpdateFinished,
-    UpdateStopped,
-)
+from penstock.control.events import Event, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import UNREAD
 from penstock.engine.leftovers import job_folder
@@ -35,6 +26,7 @@ from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.schema import Schema
+from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.store.store import Fenced, Store
 from penstock.tables import Catalogue, Change, DataFile, Note, SchemaConflict
@@ -199,9 +191,9 @@ class Executor:
                 files = computed[0].files or job.files
                 self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans, computed[0].readings)
                 self._loaded(conn, feed)
-            publications: tuple[Publication, ...] = ()
+            publications: tuple[PublishedTable, ...] = ()
             if job.kind == "upkeep":
-                publications = (Publication(job.table, snapshot, append=True),)
+                publications = (PublishedTable(job.table, snapshot, append=True),)
                 for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
                     self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
             else:
@@ -214,7 +206,7 @@ class Executor:
 
     def _recorded(
         self, conn: Connection, job: Job, computed: Computed, snapshot: int, at_us: int
-    ) -> tuple[Publication, ...]:
+    ) -> tuple[PublishedTable, ...]:
         """What was published of the tables that one part of a job makes, with a version of each on record."""
         tables = self.warehouse.graph.made_with(job.table)
         complete_us = self._complete(job, computed)
@@ -276,7 +268,7 @@ class Executor:
 
     def _publication(
         self, job: Job, table: str, computed: Computed, snapshot: int, complete_us: int | None
-    ) -> Publication:
+    ) -> PublishedTable:
         own = self._own(table, computed)
         ranges = self._ranges(table, computed)
         if job.kind == "load":
@@ -290,7 +282,7 @@ class Executor:
             changed = PartitionSet.of(*ranges, *stated, *asked, *lost).intervals if flows else ()
         else:
             changed = changed_by(job.pieces, job.edge_us)
-        return Publication(
+        return PublishedTable(
             table=table,
             snapshot=snapshot,
             append=all(made.replace == () and not made.drop for made in own),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from penstock.control.events import FeedFile
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.links import Links
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema, ddl, parse_ddl
+from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
 from penstock.store.store import Store, feed_file
 

@@ -17,9 +17,9 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
+from penstock.control.query_inputs import Touched
 from penstock.control.state import State
-from penstock.control.touching import Touched
-from penstock.control.waiting import WaitingRows
+from penstock.control.views.inputs import WaitingRows
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Answer, Rows
 from penstock.engine.asked import Asked
@@ -40,7 +40,7 @@ from penstock.engine.waiting import waiting_rows
 from penstock.engine.weighing import Weighing, gain, is_fresh, price_per_s
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
-from penstock.queries.chain import Step
+from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import Contract, Profile, WhenStale
 from penstock.queries.live import LivePolicy, find_live_policy
@@ -312,7 +312,7 @@ class Front:
             if due_us is not None and now_us >= due_us:
                 self._steered.look(now_us)
 
-    def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[Step, ...], now_us: int) -> None:
+    def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[RefreshStep, ...], now_us: int) -> None:
         weights = asked.contract.weights
         # At the latest. Running sooner only makes it surer that a stale answer is in time: what is that worth?
         surely = 0.9 if weights.stale < weights.missed else 0.5

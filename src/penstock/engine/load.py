@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
-from penstock.control.events import FeedFile
 from penstock.declare.api import FeedDeclaration
 from penstock.declare.sql_parse import carrying_sql
 from penstock.declare.warehouse import Definition
@@ -48,6 +47,7 @@ from penstock.engine.spark import settings_kept
 from penstock.engine.values import Values, as_text, by_clock, text
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
+from penstock.requests.job import FeedFile
 
 CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"

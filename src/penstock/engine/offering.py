@@ -8,13 +8,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from penstock.control.declaration import what_is_anew
 from penstock.control.events import FilesOffered, PunctuationArrived
-from penstock.control.redefinition import what_is_anew
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
 from penstock.engine.provenance import order_of
+from penstock.requests.tablestate import TableState
 from penstock.store.store import Store, feed_file, spans_of
 
 _AT_ONCE = 500

@@ -6,11 +6,11 @@ from collections import OrderedDict
 
 from sqlalchemy import Connection
 
+from penstock.control.query_inputs import Touched, are_running, complete_after, refresh_time, to_refresh
 from penstock.control.state import State
-from penstock.control.touching import Touched, are_running, complete_after, refresh_time, to_refresh
 from penstock.engine.reads import Reading
 from penstock.model.partitions import EVERYTHING
-from penstock.queries.chain import Step
+from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Option, Way
 from penstock.queries.estimate import Estimate
 from penstock.tables import Catalogue
@@ -47,7 +47,7 @@ def of_reading(reading: Reading, asked_us: int, run: Estimate, ahead: Estimate) 
 
 def of_refresh(
     state: State, touched: Touched, run: Estimate, ahead: Estimate, now_us: int
-) -> tuple[Option, tuple[Step, ...]] | None:
+) -> tuple[Option, tuple[RefreshStep, ...]] | None:
     """Waiting until what has arrived is in what the query touches; None if it is, or nobody would do it."""
     if state.owner is None:
         return None

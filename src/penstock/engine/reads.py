@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from penstock.control.query_inputs import Touched, is_settled, not_loaded
 from penstock.control.state import State
-from penstock.control.touching import Touched, is_settled, not_loaded
-from penstock.control.waiting import WaitingRows
+from penstock.control.views.inputs import WaitingRows
 from penstock.engine.versions import QueryError, Version, consistent_versions
 from penstock.store.store import Store
 from penstock.tables import Catalogue

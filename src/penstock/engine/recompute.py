@@ -15,9 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import Job
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.executor import Computed, explain_error
 from penstock.engine.rows import quoted, read_files
@@ -27,7 +25,9 @@ from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.schema import Schema
+from penstock.requests.job import Job
 from penstock.requests.needs import Piece, restated
+from penstock.requests.tablestate import TableState
 from penstock.store.store import Store, feed_file
 from penstock.tables import Catalogue, DataFile
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.control.events import RefreshRequested
-from penstock.control.touching import made_by
+from penstock.control.query_inputs import made_by
 from penstock.engine.asked import Asked
 from penstock.engine.known import KnownState
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import Step
+from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Choice, Option
 from penstock.store.store import Store
 
@@ -21,7 +21,7 @@ class Refreshing:
         # Tells the process that keeps the tables fresh that the log has something for it.
         self._wake = wake
 
-    def request(self, asked: Asked, steps: tuple[Step, ...], until_us: int, now_us: int) -> None:
+    def request(self, asked: Asked, steps: tuple[RefreshStep, ...], until_us: int, now_us: int) -> None:
         """Unless somebody needs them as soon already."""
         with self._known.lock:
             state = self._known.now()
@@ -39,7 +39,9 @@ class Refreshing:
             self._known.now(0.0)
         self._wake()
 
-    def hurry(self, asked: Asked, choice: Choice, options: list[Option], steps: tuple[Step, ...], now_us: int) -> None:
+    def hurry(
+        self, asked: Asked, choice: Choice, options: list[Option], steps: tuple[RefreshStep, ...], now_us: int
+    ) -> None:
         """Too late for this query; but what is asked for and stale comes before what nobody asks for, and after what is waited for."""
         if not steps or (choice.prospect is not None and choice.prospect.success >= 0.5):
             return

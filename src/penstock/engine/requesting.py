@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from penstock.control.asked import RequestStatus, requests
 from penstock.control.events import BackfillRequested, RequestCancelled, SettingChanged
 from penstock.control.forecast import Reason, forecast
 from penstock.control.readiness import most_at_once
 from penstock.control.state import State
+from penstock.control.views.requests import RequestStatus, requests
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.declaring import declared
 from penstock.errors import PenstockError
@@ -196,7 +196,7 @@ class Requesting:
             now = declared(self.warehouse, self.store, conn, now_us)
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, now, asked)
-        found.state.chops = chops(bound(find_policy(policy), graph), graph)
+        found.state.follow_policy(chops(bound(find_policy(policy), graph), graph), found.state.weights)
         work = []
         with self.store.read() as conn:
             started: set[str] = set()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.control.events import Event, FeedFile, FileArrived, FileRewritten, TableRetried
-from penstock.control.filing import QuarantinedFile
+from penstock.control.events import Event, FileArrived, FileRewritten, TableRetried
+from penstock.control.files import QuarantinedFile
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import EMPTY, UNREAD
 from penstock.engine.inspect import look_at
 from penstock.engine.records import Malformed
 from penstock.errors import PenstockError
+from penstock.requests.job import FeedFile
 from penstock.store.store import Store
 
 

@@ -20,9 +20,9 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
-from penstock.control.events import Event, FileQuarantined, Job, RunStarted, RunStopped
-from penstock.control.health import FeedWatch
+from penstock.control.events import Event, FileQuarantined, RunStarted, RunStopped
 from penstock.control.snapshot import dump
+from penstock.control.views.health import FeedWatch
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Clock
@@ -43,6 +43,7 @@ from penstock.engine.spark import is_alive, session_in
 from penstock.engine.sparkwork import SparkWork
 from penstock.model.graph import Graph
 from penstock.queries.situation import Updates
+from penstock.requests.job import Job
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import Job
 from penstock.engine.rows import read_files
 from penstock.model.graph import Graph
 from penstock.model.schema import Schema
+from penstock.requests.job import Job
 
 
 def shared_sources(graph: Graph, job: Job) -> frozenset[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.touching import Touched
+from penstock.control.query_inputs import Touched
 from penstock.declare.sql_read import ReadQuery
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.answer import Rows

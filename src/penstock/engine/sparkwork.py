@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.events import Job
 from penstock.declare.sqlview import Aggregate
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.baseload import BaseLoad
@@ -29,6 +28,7 @@ from penstock.engine.spark import ENDED, SparkProblem, is_alive
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Schema
+from penstock.requests.job import Job
 from penstock.store.store import Store
 from penstock.tables import Catalogue, DataFile
 

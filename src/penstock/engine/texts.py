@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.control.touching import Touched
+from penstock.control.query_inputs import Touched
 from penstock.declare.sql_read import ReadQuery, read_query
 from penstock.declare.sql_shape import is_steady, shape_of
 from penstock.declare.sql_touched import Timed, touched

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection
 
 from penstock.control.state import State
-from penstock.control.waiting import Ahead, WaitingRows, ahead
+from penstock.control.views.inputs import Ahead, WaitingRows, ahead
 from penstock.declare.definition import Definition
 from penstock.engine.times import time_range
 from penstock.model.grain import WHOLE, zone_of

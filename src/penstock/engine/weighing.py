@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from penstock.control.query_inputs import to_refresh
 from penstock.control.state import State
-from penstock.control.touching import to_refresh
 from penstock.engine.asked import Asked
 from penstock.engine.kept import KeptAnswers
 from penstock.engine.known import KnownState
 from penstock.engine.options import Sizes, of_reading, of_refresh
 from penstock.engine.reads import Reading, readings
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import Step
+from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Option
 from penstock.queries.crowding import Question, loss
 from penstock.queries.estimate import AT_ONCE, Estimate
@@ -38,7 +38,7 @@ class Weighing:
         self._kept = kept
         self._seen: dict[object, list[Reading]] = {}
 
-    def options(self, asked: Asked, ahead_s: float, now_us: int) -> tuple[list[Option], tuple[Step, ...]]:
+    def options(self, asked: Asked, ahead_s: float, now_us: int) -> tuple[list[Option], tuple[RefreshStep, ...]]:
         """The ways to answer it, with so much work of queries ahead of it; and the steps of a refresh, if that is one of them."""
         state = self._known.now()
         ahead = Estimate(ahead_s, 0.3 * ahead_s)

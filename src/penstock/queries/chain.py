@@ -18,7 +18,7 @@ from penstock.queries.estimate import AT_ONCE, Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RefreshStep:
     """One update of the chain, after all earlier ones that it reads."""
 
     table: str
@@ -27,7 +27,7 @@ class Step:
 
 def refresh_chain(
     graph: Graph, touched: Mapping[str, PartitionSet], stale: Callable[[str], PartitionSet]
-) -> tuple[Step, ...]:
+) -> tuple[RefreshStep, ...]:
     """The steps, sources first; empty if all that is touched is fresh. `stale` gives the partitions of a table that do not
     reflect what has arrived for it or was published of its sources."""
     order = _sources_first(graph, touched)
@@ -39,7 +39,7 @@ def refresh_chain(
         for edge in graph.into[name]:
             if edge.source != name:
                 read[edge.source] |= edge.map.required(read[name])
-    steps: list[Step] = []
+    steps: list[RefreshStep] = []
     made: dict[str, PartitionSet] = {}
     for name in order:
         changed = stale(name)
@@ -51,7 +51,7 @@ def refresh_chain(
             changed = PartitionSet.of((changed.intervals[0][0], read[name].intervals[-1][1]))
         if changed:
             made[name] = changed
-            steps.append(Step(name, changed))
+            steps.append(RefreshStep(name, changed))
     return tuple(steps)
 
 
@@ -70,8 +70,8 @@ def _sources_first(graph: Graph, tables: Iterable[str]) -> list[str]:
 
 def span(
     graph: Graph,
-    steps: Sequence[Step],
-    cost: Callable[[Step], Estimate],
+    steps: Sequence[RefreshStep],
+    cost: Callable[[RefreshStep], Estimate],
     free_in_s: Sequence[float] = (0.0,),
     running: Mapping[str, Estimate] | None = None,
 ) -> Estimate:

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import floor, log10
+
+from penstock.model.time import END_US, MINUTE_US, SECOND_US
+from penstock.requests.closure import Duration, longest
+from penstock.requests.needs import Piece
+from penstock.requests.tablestate import TableState
+from penstock.requests.view import RequestView
 
 
 @dataclass(frozen=True)
@@ -74,3 +81,143 @@ def split(pipeline: Pipeline, budget_s: float, shares: int = 64) -> tuple[float,
                     best, least, moved = tuple(tried), cost, True
         step = step if moved else step / 2
     return best
+
+
+# Tables below a table of which it is still asked which of them should wait; and on a chain whose budget is shared out.
+MOST = 512
+MOST_SHARING = 32
+# Targets below for which the budget is shared out.
+TIGHTEST = 3
+# How long changes that overtake each other are brought together at least where no target says otherwise.
+OVERTAKING_US = 10 * MINUTE_US
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """A table and all that is made from it: how long after the start of its update a change is there, and who reads whom."""
+
+    name: str
+    takes: Mapping[str, Duration]
+    readers: Mapping[str, tuple[str, ...]]
+
+
+def run_time(state: RequestView, name: str) -> Duration:
+    cost = state.cost_of(name)
+    return Duration.learned(cost.usual_s, cost.spread_s)
+
+
+def below(state: RequestView, name: str) -> Below | None:
+    """None if these are too many."""
+    graph = state.graph
+    readers: dict[str, tuple[str, ...]] = {}
+    new = [name]
+    while new:
+        found = new.pop()
+        if found not in readers:
+            if len(readers) == MOST:
+                return None
+            readers[found] = tuple(dict.fromkeys(edge.table for edge in graph.out[found] if edge.table != found))
+            new += readers[found]
+    takes = {name: run_time(state, name)}
+    for other in sorted(readers, key=graph.rank.__getitem__)[1:]:
+        above = [takes[edge.source] for edge in graph.into[other] if edge.source in takes and edge.source != other]
+        takes[other] = longest(above) + run_time(state, other)
+    return Below(name, takes, readers)
+
+
+def share_us(state: RequestView, chain: Below) -> int | None:
+    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none."""
+    tables = state.graph.tables
+    budgets = sorted(
+        (target / SECOND_US - takes.at_most_s(), name)
+        for name, takes in chain.takes.items()
+        if (target := tables[name].target_us) is not None
+    )
+    # The tightest decide. Of the others, all of the budget is more than that.
+    shares = [
+        budget_s * (_first_share(state, chain, name, budget_s) if budget_s > 0 else 1.0)
+        for budget_s, name in budgets[:TIGHTEST]
+    ]
+    return int(min(shares) * SECOND_US) if shares else None
+
+
+def _first_share(state: RequestView, chain: Below, last: str, budget_s: float) -> float:
+    """The part of the budget of all tables from the first to the last that the first should spend."""
+    graph = state.graph
+    between = graph.ancestors[last]
+    way = [name for name in sorted(chain.takes, key=graph.rank.__getitem__) if name in between or name == last]
+    if len(way) == 1 or len(way) > MOST_SHARING:
+        return 1.0
+    numbers = {name: number for number, name in enumerate(way)}
+    inputs: list[tuple[int, ...]] = []
+    rates: list[float] = []
+    for name in way:
+        sources = {edge.source for edge in graph.into[name]} - {name}
+        inputs.append(tuple(sorted(numbers[source] for source in sources if source in numbers)))
+        outside = {base for source in sources if source not in numbers for base in (source, *graph.ancestors[source])}
+        rates.append(_rough(sum(state.tables[each].restated.rate_per_s for each in (*sorted(outside), name))))
+    if not any(rates):
+        return 1.0  # nothing is known: what is saved early is saved at all later tables, too
+    costs = tuple(_rough(run_time(state, name).mean_s) for name in way)
+    return _split(tuple(inputs), tuple(rates), costs, _rough(budget_s))
+
+
+def _rough(value: float) -> float:
+    """Two digits: enough to share out a budget, and seldom another value."""
+    return round(value, 1 - floor(log10(value))) if value > 0 else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _split(
+    inputs: tuple[tuple[int, ...], ...], rates: tuple[float, ...], costs: tuple[float, ...], budget_s: float
+) -> float:
+    names = [str(number) for number in range(len(inputs))]
+    pipeline = Pipeline(
+        {name: [names[source] for source in sources] for name, sources in zip(names, inputs, strict=True)},
+        dict(zip(names, rates, strict=True)),
+        dict(zip(names, costs, strict=True)),
+    )
+    return split(pipeline, budget_s)[0] / budget_s
+
+
+def latest_start_us(state: RequestView, piece: Piece, chain: Below | None) -> int:
+    """When a piece must start at the latest, for the targets below and the requests that it is made for."""
+    if chain is None:
+        return END_US
+    share = share_us(state, chain)
+    limits = [] if share is None else [piece.need.oldest_us + share]
+    last = max((takes.at_most_s() for takes in chain.takes.values()), default=0.0)
+    for number in piece.need.requests:
+        request = state.requests.get(number)
+        if request is not None and request.deadline_us is not None:
+            limits.append(request.deadline_us - int(last * SECOND_US))
+    return min(limits, default=END_US)
+
+
+def pass_us(state: RequestView, name: str) -> int:
+    """How long two changes take to come through all tables above, one after the other."""
+    graph = state.graph
+    found: dict[str, Duration] = {}
+    for other in sorted(graph.ancestors[name], key=graph.rank.__getitem__):
+        above = [found[edge.source] for edge in graph.into[other] if edge.source in found and edge.source != other]
+        found[other] = longest(above) + run_time(state, other)
+    takes = longest(found.values())
+    return max(OVERTAKING_US, int(2 * takes.at_most_s() * SECOND_US))
+
+
+def closes_us(state: RequestView, table: TableState) -> int | None:
+    """When the window closes that is open now; None if there is none."""
+    length = table.table.queue_us
+    if not length or not table.exists or table.table.name in state.awaited:
+        return None
+    late = [Piece(*piece) for piece in table.needs.pieces() if piece[2].late]
+    arrived = next((file.arrived_us for file in table.files.values()), None)
+    times = [piece.need.known_us for piece in late] + ([arrived] if arrived is not None else [])
+    if not times:
+        return None
+    opened = min(times)
+    chain = below(state, table.table.name)
+    limits = [opened + length, *(latest_start_us(state, piece, chain) for piece in late)]
+    if arrived is not None and chain is not None and (share := share_us(state, chain)) is not None:
+        limits.append(arrived + share)
+    return min(limits)

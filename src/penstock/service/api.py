@@ -19,8 +19,8 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from penstock.app import Warehouse
-from penstock.control.explain import explain
-from penstock.control.overview import overview
+from penstock.control.views.explain import explain
+from penstock.control.views.status import overview
 from penstock.declare.contracts import DEFAULT, contract_of
 from penstock.declare.sql_facts import SqlProblem
 from penstock.engine.asked import Asked

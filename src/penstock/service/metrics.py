@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from penstock.control.health import HEALTHS
-from penstock.control.overview import Overview
+from penstock.control.views.health import HEALTHS
+from penstock.control.views.status import Overview
 from penstock.engine.front import Front
 from penstock.engine.tallies import BUCKETS_S
 from penstock.model.time import SECOND_US

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil
 
+from penstock.model.cost import WORTH_A_START
 from penstock.model.time import SECOND_US
 from penstock.scheduling import guard
 from penstock.scheduling.chopping import Cut, chops
-from penstock.scheduling.cost import WORTH_A_START
 from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
 from penstock.scheduling.policies import bound
 from penstock.sim.chance import first_arrival_us, luck, slow_phases

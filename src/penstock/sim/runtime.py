@@ -9,21 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
-    FeedFile,
     FileArrived,
     FileRewritten,
-    Job,
-    Publication,
     StartUpdate,
     UpdateFailed,
     UpdateFinished,
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.model.cost import CostModel
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import SECOND_US
+from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import Piece, changed_by
-from penstock.scheduling.cost import CostModel
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.policies import bound
 from penstock.sim.arrivals import Batch, batches, first_batch_end_us
@@ -94,7 +92,7 @@ class Simulation(Driver):
             spec = self.specs[name]
             if known:
                 group = [self.specs[each] for each in graph.grouped_with(name)]
-                state.tables[name].cost = KnownCost(scenario, group)
+                state.know(name, cost=KnownCost(scenario, group))
             if spec.is_base:
                 fresh = first_batch_end_us(spec, seed) - us(spec.period_s)
             else:
@@ -110,7 +108,7 @@ class Simulation(Driver):
         self.snapshot = self.events = self.updates = self.failures = 0
         self.busy = BusySum()
         self._live_before()
-        state.unseen.clear()  # the policy was not there yet
+        state.runs.forget_ended()  # the policy was not there yet
         self.controller = Controller(state, bound(policy, graph), self.outlook if known else None)
         for name, spec in self.specs.items():
             if spec.is_base:
@@ -143,7 +141,8 @@ class Simulation(Driver):
             if state.running is not None:
                 edge = max(edge, state.running.job.complete_us or edge)
             ahead = min(self.fresh[source].fresh_us for source in self.specs[name].sources) - edge
-            state.amount = float(max(0, ahead) + self._again(name, [Piece(*piece) for piece in state.needs.pieces()]))
+            amount = max(0, ahead) + self._again(name, [Piece(*piece) for piece in state.needs.pieces()])
+            self.controller.state.know(name, amount=float(amount))
 
     def _again(self, name: str, pieces: Iterable[Piece]) -> int:
         """How much of the time that the table has is made again."""
@@ -242,17 +241,17 @@ class Simulation(Driver):
                 fresh.moved(now_us, each.complete_us)
         self.apply(UpdateFinished(now_us, job.id, job.table, found, took_us / SECOND_US))
 
-    def _published(self, job: Job, edge: int) -> Publication:
+    def _published(self, job: Job, edge: int) -> PublishedTable:
         if job.kind == "upkeep":
-            return Publication(job.table, self.snapshot, True)
+            return PublishedTable(job.table, self.snapshot, True)
         return self._loaded(job, edge) if self.specs[job.table].is_base else self._derived(job)
 
-    def _loaded(self, job: Job, edge: int) -> Publication:
+    def _loaded(self, job: Job, edge: int) -> PublishedTable:
         parts = [batch for file in job.files for batch in self._by_uri.pop(file.uri, ())]
         ranges = [(b.from_us, b.to_us) for b in parts] + [b.late_us for b in parts if b.late_us is not None]
         append = not job.pieces
         upto = max((b.to_us for b in parts), default=edge)
-        return Publication(
+        return PublishedTable(
             job.table,
             self.snapshot,
             append,
@@ -264,8 +263,8 @@ class Simulation(Driver):
             size_bytes=sum(b.to_us - b.from_us for b in parts),
         )
 
-    def _derived(self, job: Job) -> Publication:
-        return Publication(
+    def _derived(self, job: Job) -> PublishedTable:
+        return PublishedTable(
             job.table,
             self.snapshot,
             all(piece.need.append for piece in job.pieces) and self.controller.state.graph.folds[job.table],

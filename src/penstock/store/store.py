@@ -20,9 +20,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
-from penstock.control.events import Event, FeedFile
+from penstock.control.events import Event
 from penstock.errors import PenstockError
 from penstock.model.partitions import Interval, PartitionSet
+from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
 from penstock.store.codec import decode, encode, subject
 from penstock.store.upgrade import upgrade

@@ -14,7 +14,7 @@ from penstock.papers.recovery.aus_examples import (
     work,
 )
 from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.tasks import Task
+from penstock.scheduling.recovery.tasks import RecoveryTask
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -48,7 +48,7 @@ def test_example_2_a_derived_table_takes_what_both_sources_have() -> None:
     ],
 )
 def test_example_3_the_four_cases_of_the_next_release(start: int, end: int, next_file: int, release: int) -> None:
-    modes = Modes([Task("v", 3, 5, 5, 1000)], 1, background=False)
+    modes = Modes([RecoveryTask("v", 3, 5, 5, 1000)], 1, background=False)
     modes.lags(1, "v", 5)
     modes.starts(start, "v")
     for at in sorted({end, next_file}):

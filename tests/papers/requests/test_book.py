@@ -15,7 +15,7 @@ from penstock.papers.requests.request import OWN, Demand, Request
 from penstock.papers.requests.triggers import Eager, Grouping, Lazy
 from penstock.papers.requests.triggers.grouping import Scheduled, near
 from penstock.papers.requests.versions import Change, History
-from penstock.requests.campaign import Backfill
+from penstock.requests.plan import Backfill
 
 names = st.sampled_from(["", "a", "b", "c"])
 carried = st.dictionaries(names, st.integers(1, 9), min_size=1)

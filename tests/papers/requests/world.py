@@ -17,7 +17,7 @@ from penstock.model.time import DAY_US
 from penstock.papers.requests.book import Book, Run, Trigger
 from penstock.papers.requests.request import OWN
 from penstock.papers.requests.triggers.grouping import Grouping, Scheduled
-from penstock.requests.campaign import Backfill
+from penstock.requests.plan import Backfill
 
 Key = tuple[str, int]
 WINDOWS = [(0, 1), (0, 1), (0, 1), (-1, 0), (-2, 0), (-1, 1)]

@@ -8,14 +8,14 @@ import pytest
 
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.scheduling.recovery.bounds import Delivery, Model, clearing_us
-from penstock.scheduling.recovery.guarantees import Seen, judge, violations
-from penstock.scheduling.recovery.tasks import Task, provisioned, recovery_period_us
+from penstock.scheduling.recovery.guarantees import Observed, judge, violations
+from penstock.scheduling.recovery.tasks import RecoveryTask, provisioned, recovery_period_us
 
 S = SECOND_US
 
 
-def task(name: str, cost: int, period: int, recovery: int | None = None, **more: object) -> Task:
-    return Task(name, cost * S, period * S, (recovery or period) * S, **more)  # type: ignore[arg-type]
+def task(name: str, cost: int, period: int, recovery: int | None = None, **more: object) -> RecoveryTask:
+    return RecoveryTask(name, cost * S, period * S, (recovery or period) * S, **more)  # type: ignore[arg-type]
 
 
 # Costs 20, 10, 30 and periods 100, 100, 200 on two tracks.
@@ -99,7 +99,7 @@ def test_every_remedy_is_true() -> None:
         "a cheaper update of `big`: at most 1m 19s, 27% less",
     )
 
-    def mended(tracks: int, big: Task) -> str:
+    def mended(tracks: int, big: RecoveryTask) -> str:
         tasks = provisioned((*over.tasks[:2], big), tracks)
         return report(Model(tuple(tasks), tracks), a=1000)["a"].verdict
 
@@ -143,22 +143,22 @@ def test_without_costs_nothing_is_proven() -> None:
 @pytest.mark.parametrize(
     ("seen", "tracks", "assumption"),
     [
-        ({"a": Seen(10 * MINUTE_US, 5 * S, 9 * MINUTE_US)}, None, "arrival rate"),
-        ({"a": Seen(10 * MINUTE_US, 25 * S, 50 * S)}, None, "cost"),
-        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S), "c": Seen(0, 90 * S)}, None, "cost"),
-        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}, 1, "lost track"),
-        ({"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}, None, "not known"),
+        ({"a": Observed(10 * MINUTE_US, 5 * S, 9 * MINUTE_US)}, None, "arrival rate"),
+        ({"a": Observed(10 * MINUTE_US, 25 * S, 50 * S)}, None, "cost"),
+        ({"a": Observed(10 * MINUTE_US, 5 * S, 50 * S), "c": Observed(0, 90 * S)}, None, "cost"),
+        ({"a": Observed(10 * MINUTE_US, 5 * S, 50 * S)}, 1, "lost track"),
+        ({"a": Observed(10 * MINUTE_US, 5 * S, 50 * S)}, None, "not known"),
     ],
 )
 def test_a_violated_bound_names_the_assumption_that_failed(
-    seen: dict[str, Seen], tracks: int | None, assumption: str
+    seen: dict[str, Observed], tracks: int | None, assumption: str
 ) -> None:
     (found,) = violations(MODEL, seen, tracks)
     assert (found.table, found.assumption) == ("a", assumption)
 
 
 def test_a_track_that_hangs_is_a_lost_one() -> None:
-    seen = {"a": Seen(10 * MINUTE_US, 5 * S, 50 * S)}
+    seen = {"a": Observed(10 * MINUTE_US, 5 * S, 50 * S)}
     (found,) = violations(MODEL, seen, lost={1: "track 1 hangs"})
     assert (found.assumption, found.said) == (
         "lost track",
@@ -167,4 +167,4 @@ def test_a_track_that_hangs_is_a_lost_one() -> None:
 
 
 def test_nothing_is_said_while_the_bounds_hold() -> None:
-    assert violations(MODEL, {"a": Seen(300 * S, 25 * S, 500 * S)}) == []
+    assert violations(MODEL, {"a": Observed(300 * S, 25 * S, 500 * S)}) == []

@@ -8,13 +8,13 @@ import pytest
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
-from penstock.scheduling.recovery.tasks import Task
+from penstock.scheduling.recovery.tasks import RecoveryTask
 
 P, P_R = 12, 4
 
 
 def table(threshold: int = 20) -> Modes:
-    modes = Modes([Task("v", 2, P, P_R, threshold)], 1, background=False)
+    modes = Modes([RecoveryTask("v", 2, P, P_R, threshold)], 1, background=False)
     modes.changes = []
     return modes
 
@@ -145,7 +145,7 @@ def test_vii_never_releases_before_the_job_ended_nor_after_its_deadline(finished
 
 def test_no_change_of_mode_beyond_what_the_tracks_hold() -> None:
     """(6): two tables of 1/3 each on one track. 2/3 for one that recovers and 1/3 for the other fit, 2/3 for both do not."""
-    modes = Modes([Task(name, 2, 6, 3, 5) for name in "ab"], 1, arbitration="increase", background=False)
+    modes = Modes([RecoveryTask(name, 2, 6, 3, 5) for name in "ab"], 1, arbitration="increase", background=False)
     for name in "ab":
         modes.lags(10, name, 9)
     modes.settle()
@@ -160,7 +160,7 @@ def test_no_change_of_mode_beyond_what_the_tracks_hold() -> None:
 
 
 def test_who_recovers_first_is_by_what_users_lose_or_by_the_smallest_increase() -> None:
-    tasks = [Task("small", 1, 6, 4, 5, priority=1), Task("dear", 1, 3, 2, 5, priority=10)]
+    tasks = [RecoveryTask("small", 1, 6, 4, 5, priority=1), RecoveryTask("dear", 1, 3, 2, 5, priority=10)]
     for arbitration, first in (("increase", "small"), ("staleness", "dear")):
         modes = Modes(tasks, 1, arbitration=arbitration, background=False)  # type: ignore[arg-type]
         modes.tracks = 0.7  # type: ignore[assignment]  # room for one

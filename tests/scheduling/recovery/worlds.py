@@ -8,7 +8,7 @@ from random import Random
 from penstock.papers.recovery.adaptive import File, Ran, run
 from penstock.scheduling.recovery.bounds import Delivery, Model, clearing_us
 from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.tasks import Task, provisioned
+from penstock.scheduling.recovery.tasks import RecoveryTask, provisioned
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def world(seed: int, *, merge: bool = True) -> World:
     tasks = []
     for table in [*base, *derived]:
         cost = max(1, int(min(1.0, weights[table] * scale) * periods[table]))
-        tasks.append(Task(table, cost, periods[table], periods[table], priority=chance.choice([1.0, 1.0, 5.0])))
+        tasks.append(RecoveryTask(table, cost, periods[table], periods[table], priority=chance.choice([1.0, 1.0, 5.0])))
     tasks = provisioned(tasks, tracks, chance.choice(["single", "single", "shared"]))
     deliveries = {
         table: Delivery(
@@ -86,7 +86,7 @@ def world(seed: int, *, merge: bool = True) -> World:
     return World(model, feeds, outages, horizon, start_up, seed)
 
 
-def _cost(task: Task, start_up: dict[str, float], files: int) -> int:
+def _cost(task: RecoveryTask, start_up: dict[str, float], files: int) -> int:
     part = start_up[task.table]
     return int(task.cost_us * (part + (1 - part) * files))
 

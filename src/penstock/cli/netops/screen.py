@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.control.status import TableStatus
+from penstock.control.views.status import TableStatus
 from penstock.model.time import format_duration, moment
 
 

@@ -14,7 +14,6 @@ from threading import Lock
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.control.events import Job
 from penstock.declare.warehouse import Definition, Warehouse
 from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
 from penstock.engine.executor import Computed, Made
@@ -35,6 +34,7 @@ from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema
+from penstock.requests.job import Job
 from penstock.requests.needs import partitions_of
 from penstock.store.store import Store
 from penstock.tables import Catalogue

@@ -17,7 +17,7 @@ from penstock.model.time import SECOND_US
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import ModeChange
-from penstock.scheduling.recovery.tasks import Periods, Task, provisioned
+from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned
 from penstock.sim.arrivals import batches
 from penstock.sim.chance import factors
 from penstock.sim.scenario import Scenario, us
@@ -265,7 +265,7 @@ def model_of(scenario: Scenario, *, worst: bool, periods: Periods = "single", me
             most, length = most + 1, longer
         if most > 1:
             merged[table.name] = length
-        tasks.append(Task(table.name, costs[table.name], period, period, priority=table.priority, most=most))
+        tasks.append(RecoveryTask(table.name, costs[table.name], period, period, priority=table.priority, most=most))
     deliveries = {
         table.name: Delivery(
             graph.periods_us[table.name],

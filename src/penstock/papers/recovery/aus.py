@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.control.events import Job
 from penstock.declare.config import RunConfig
 from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.recovery.adaptive import Ran, feeds_of, model_of, simulate
+from penstock.requests.job import Job
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model, clearing_us
 from penstock.sim.arrivals import Batch

@@ -14,7 +14,7 @@ from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.recovery.adaptive import File, Ran, run
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.reweighting import Released
-from penstock.scheduling.recovery.tasks import Task
+from penstock.scheduling.recovery.tasks import RecoveryTask
 from penstock.sim.rows import Row
 
 # A time unit of the paper is a second here.
@@ -37,21 +37,21 @@ class FirstTableFirst(Modes):
 def fixed_period(period: float, horizon: int = 17) -> Ran:
     """Examples 4 to 7: T1 has this period all the time, T2 has 3; one track."""
     periods = {"V1": round(period * UNIT), "V2": 3 * UNIT}
-    tasks = [Task(table, UNIT, each, each, threshold_us=1 << 60) for table, each in periods.items()]
+    tasks = [RecoveryTask(table, UNIT, each, each, threshold_us=1 << 60) for table, each in periods.items()]
     modes = FirstTableFirst(tasks, 1, background=False)
     return run(modes, {"V1": files(True), "V2": files(False)}, {}, lambda *_: UNIT, horizon * UNIT)
 
 
 def two_broken_feeds(horizon: int = 29) -> Ran:
     """Examples 8 to 10: both feeds break; recovery periods 1.5, thresholds 8; one track."""
-    tasks = [Task(table, UNIT, 3 * UNIT, 3 * UNIT // 2, 8 * UNIT) for table in ("V1", "V2")]
+    tasks = [RecoveryTask(table, UNIT, 3 * UNIT, 3 * UNIT // 2, 8 * UNIT) for table in ("V1", "V2")]
     modes = Modes(tasks, 1, arbitration="increase", background=False)
     return run(modes, {"V1": files(True), "V2": files(True)}, {}, lambda *_: UNIT, horizon * UNIT)
 
 
 def derived() -> Ran:
     """Example 2: sources fresh up to 8 and 9 at time 12, the table up to 5; its job takes two units."""
-    tasks = [Task(table, 2 * UNIT, 20 * UNIT, 20 * UNIT, 1 << 60) for table in ("V2", "V3", "V4")]
+    tasks = [RecoveryTask(table, 2 * UNIT, 20 * UNIT, 20 * UNIT, 1 << 60) for table in ("V2", "V3", "V4")]
     feeds = {
         "V2": [File(2 * UNIT, 5 * UNIT), File(11 * UNIT, 8 * UNIT)],
         "V3": [File(2 * UNIT, 5 * UNIT), File(11 * UNIT, 9 * UNIT)],

@@ -21,8 +21,7 @@ from typing import Protocol
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, IntervalMap, PartitionSet
 from penstock.papers.requests.request import Demand, Request
-from penstock.requests.campaign import Backfill
-from penstock.requests.reach import Extent, affected_by, everywhere
+from penstock.requests.plan import Backfill, Extent, affected_by, everywhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,13 @@ from random import Random
 from typing import Any
 
 from penstock.control.controller import Controller
-from penstock.control.events import (
-    BackfillRequested,
-    Event,
-    FeedFile,
-    FileArrived,
-    Publication,
-    RunStarted,
-    UpdateFinished,
-    WarehouseDeclared,
-)
+from penstock.control.events import BackfillRequested, Event, FileArrived, RunStarted, UpdateFinished, WarehouseDeclared
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.requests.youtube import flat, minutes, points
 from penstock.papers.requests.youtube_queue import BUSINESS, LOADED, STAGES
+from penstock.requests.job import FeedFile, PublishedTable
 from penstock.sim.rows import Row, averages
 
 # Of each way to run it: the settings of tables that are loaded, and of all tables.
@@ -89,7 +81,7 @@ def _drive(controller: Controller, queue: list[tuple[int, int, Event]], rng: Ran
             now, _, event = heappop(queue)
             if isinstance(event, UpdateFinished):
                 snapshot += 1
-                done = Publication(event.table, snapshot, append=False)
+                done = PublishedTable(event.table, snapshot, append=False)
                 event = UpdateFinished(now, event.job, event.table, (done,), event.seconds)
             controller.apply(event)
             if now >= rest_us and isinstance(event, FileArrived | BackfillRequested):

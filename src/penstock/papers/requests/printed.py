@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from penstock.requests.queueing import Children, descendants
+from penstock.requests.closure import Children, descendants
 
 
 def printed_recursion(

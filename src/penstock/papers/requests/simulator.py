@@ -14,8 +14,7 @@ from penstock.model.partitions import EMPTY, EVERYTHING, IntervalMap, PartitionS
 from penstock.papers.requests.book import Book, Run, Trigger
 from penstock.papers.requests.request import OWN, Demand
 from penstock.papers.requests.triggers import Lazy
-from penstock.requests.campaign import Backfill
-from penstock.requests.reach import Extent, affected_by, everywhere, reach
+from penstock.requests.plan import Backfill, Extent, affected_by, everywhere, reach
 
 RunTime = Callable[[str, Random], float]
 

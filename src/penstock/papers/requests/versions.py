@@ -18,7 +18,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.papers.requests.book import Run
 from penstock.papers.requests.request import OWN
-from penstock.requests.reach import Extent, affected_by, everywhere, reach
+from penstock.requests.plan import Extent, affected_by, everywhere, reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.requests.book import Trigger
 from penstock.papers.requests.simulator import Arrival, Covered, Immediate, simulate
 from penstock.papers.requests.triggers import Eager, Lazy
-from penstock.requests.campaign import Backfill, plan
+from penstock.requests.plan import Backfill, plan
 from penstock.sim.rows import Row, averages
 
 Parameters = Mapping[str, Any]

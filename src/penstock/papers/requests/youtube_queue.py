@@ -16,8 +16,8 @@ from penstock.papers.requests.simulator import Arrival, Outcome, simulate
 from penstock.papers.requests.triggers import Lazy
 from penstock.papers.requests.youtube import EAGER, LAZY, TRIGGERS, flat, minutes, points, whole
 from penstock.requests.budget import Pipeline, even, split
-from penstock.requests.campaign import Backfill
-from penstock.requests.queueing import best_closure, descendants
+from penstock.requests.closure import best_closure, descendants
+from penstock.requests.plan import Backfill
 from penstock.sim.rows import Row, average, averages
 
 # Three tables that are loaded, one that is made from them, three that are made from that.

@@ -10,7 +10,7 @@ from penstock.model.partitions import EVERYTHING
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.requests.simulator import Arrival, Outcome, simulate
 from penstock.papers.requests.youtube import COVERED, EAGER, GROUP, LAZY, TRIGGERS, flat, minutes, points, whole
-from penstock.requests.campaign import Backfill, plan
+from penstock.requests.plan import Backfill, plan
 from penstock.sim.rows import Row, average, grouped
 
 # Processed, unneeded by lazy, share of duplicates that are not exact, tables that a backfill reaches.

@@ -36,7 +36,7 @@ _ALONE, _LASTS = 0.9, 0.5
 _LONGER, _LEAST_LEFT = 1.5, 0.1
 
 
-class Order:
+class JobOrder:
     """All tables in the order in which they go when each has the data of one period."""
 
     def __init__(self, graph: Graph, jobs: Iterable[Recurring]) -> None:
@@ -126,7 +126,7 @@ class Hold(Placement):
         self.better = better
         self._graph = graph
         # What was found for an outlook and its version.
-        self._planned: tuple[Outlook, int, Order] | None = None
+        self._planned: tuple[Outlook, int, JobOrder] | None = None
 
     def knowing(self, graph: Graph) -> Hold:
         return Hold(
@@ -138,18 +138,18 @@ class Hold(Placement):
             graph=graph,
         )
 
-    def order(self, outlook: Outlook) -> Order | None:
+    def order(self, outlook: Outlook) -> JobOrder | None:
         if self._graph is None:
             return None
         planned = self._planned
         if planned is None or planned[0] is not outlook:
-            found = Order(self._graph, recurring(self._graph, outlook))
+            found = JobOrder(self._graph, recurring(self._graph, outlook))
         elif planned[1] == outlook.version:
             return planned[2]
         else:
             changed, found = outlook.changed_since(planned[1]), planned[2]
             if changed is None:
-                found = Order(self._graph, recurring(self._graph, outlook))
+                found = JobOrder(self._graph, recurring(self._graph, outlook))
             else:
                 found.change(recurs(self._graph, outlook, name) for name in changed)
         self._planned = (outlook, outlook.version, found)
@@ -204,7 +204,7 @@ class Hold(Placement):
         held: list[tuple[float, float]],
         busy_s: float,
         slow: float,
-        order: Order,
+        order: JobOrder,
         begun: int,
     ) -> bool:
         """Whether to wait would cost more than to start."""
@@ -238,7 +238,7 @@ class Hold(Placement):
         return benefit * blocking[0] * (1 + busy_s / length) >= self.care * loss
 
 
-def _held(situation: Situation, order: Order, slow: float) -> list[tuple[float, float]]:
+def _held(situation: Situation, order: JobOrder, slow: float) -> list[tuple[float, float]]:
     found = []
     for run in situation.running.values():
         whole = run.expected_s * slow

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
+from penstock.scheduling.recovery.tasks import ROUNDING, RecoveryTask, total_utilisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RecoveryBound:
 class Model:
     """A set of tasks on tracks, and how their data come."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[RecoveryTask, ...]
     tracks: int
     deliveries: Mapping[str, Delivery] = field(default_factory=dict)
     # Derived tables, each after what it reads.
@@ -99,7 +99,9 @@ class Model:
             found[table] = RecoveryBound(table, tardiness, response, response + task.period_us + behind, (*way, table))
         return found
 
-    def _behind(self, table: str, task: Task, found: Mapping[str, RecoveryBound]) -> tuple[int, tuple[str, ...]]:
+    def _behind(
+        self, table: str, task: RecoveryTask, found: Mapping[str, RecoveryBound]
+    ) -> tuple[int, tuple[str, ...]]:
         if table not in self.sources:
             return self.deliveries.get(table, Delivery(task.period_us)).behind_us, ()
         held = self.held_us.get(table, 0)
@@ -173,7 +175,7 @@ class Model:
         return total
 
 
-def clearing_us(task: Task, response_us: int, outage_us: int, jitter_us: int = 0) -> int | None:
+def clearing_us(task: RecoveryTask, response_us: int, outage_us: int, jitter_us: int = 0) -> int | None:
     """x_k of Theorem 4."""
     p, short = task.period_us, task.recovery_us
     if short >= p:
@@ -181,6 +183,6 @@ def clearing_us(task: Task, response_us: int, outage_us: int, jitter_us: int = 0
     return ceil((response_us * p + (outage_us + jitter_us + p) * short) / (p - short))
 
 
-def tracks_needed(tasks: Iterable[Task]) -> int:
+def tracks_needed(tasks: Iterable[RecoveryTask]) -> int:
     """The fewest tracks that hold all reservations."""
     return max(1, ceil(total_utilisation(tasks) - ROUNDING))

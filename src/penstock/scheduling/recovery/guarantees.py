@@ -13,7 +13,7 @@ from typing import Literal
 
 from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.recovery.bounds import Model, RecoveryBound, tracks_needed
-from penstock.scheduling.recovery.tasks import Periods, Task, provisioned
+from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned
 
 Verdict = Literal["proven", "not proven", "no target", "best effort"]
 _MORE_TRACKS = 32
@@ -100,7 +100,12 @@ def judge(
 
 
 def _explained(
-    model: Model, task: Task, target_us: int, bound: RecoveryBound | None, periods: Periods, unknown: frozenset[str]
+    model: Model,
+    task: RecoveryTask,
+    target_us: int,
+    bound: RecoveryBound | None,
+    periods: Periods,
+    unknown: frozenset[str],
 ) -> tuple[str, tuple[str, ...]]:
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown)[:4])
@@ -145,7 +150,7 @@ def _explained(
     return said, found
 
 
-def _remedies(model: Model, task: Task, target_us: int, periods: Periods) -> Iterator[str]:
+def _remedies(model: Model, task: RecoveryTask, target_us: int, periods: Periods) -> Iterator[str]:
     """Single changes that would prove the target."""
 
     def proves(changed: Model) -> bool:
@@ -171,7 +176,7 @@ def _remedies(model: Model, task: Task, target_us: int, periods: Periods) -> Ite
         yield f"a target that is proven: freshness = {_written(bound.staleness_us)}"
 
 
-def _shorter_period(model: Model, task: Task, target_us: int) -> Iterator[str]:
+def _shorter_period(model: Model, task: RecoveryTask, target_us: int) -> Iterator[str]:
     """For a table that is made from others; a feed comes when it comes."""
     if task.table in model.sources:
         spare = target_us - (model.least_us(task.table) - 2 * task.period_us)
@@ -179,7 +184,7 @@ def _shorter_period(model: Model, task: Task, target_us: int) -> Iterator[str]:
             yield f"a period of less than {_written(spare // 2)} instead of {_written(task.period_us)}"
 
 
-def _other_period(model: Model, task: Task, proves: Callable[[Model], bool]) -> Iterator[str]:
+def _other_period(model: Model, task: RecoveryTask, proves: Callable[[Model], bool]) -> Iterator[str]:
     """A longer period of a table that uses much, or a shorter one of a table on the way."""
     for other in sorted((t for t in model.tasks if t.reserved), key=lambda t: -t.utilisation)[:4]:
         factors: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 24)
@@ -213,7 +218,7 @@ def _cheaper(model: Model, proves: Callable[[Model], bool]) -> Iterator[str]:
         yield f"a cheaper update of `{table}`: at most {format_duration(cost_us)}, {1 - part:.0%} less"
 
 
-def _with(model: Model, task: Task) -> Model:
+def _with(model: Model, task: RecoveryTask) -> Model:
     tasks = tuple(task if each.table == task.table else each for each in model.tasks)
     merged = {name: cost for name, cost in model.merged_us.items() if name != task.table}
     return replace(model, tasks=tasks, merged_us=merged)
@@ -230,7 +235,7 @@ def _written(duration_us: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observed:
     """What is seen of a table now."""
 
     staleness_us: int
@@ -249,7 +254,7 @@ class Violation:
 
 
 def violations(
-    model: Model, seen: Mapping[str, Seen], tracks: int | None = None, lost: Mapping[int, str] | None = None
+    model: Model, seen: Mapping[str, Observed], tracks: int | None = None, lost: Mapping[int, str] | None = None
 ) -> list[Violation]:
     """Tables that are staler than was proven, each with the assumption that does not hold. `tracks` are those that there
     are, if not as many as the model has; `lost` are those of them that do not work, each with the reason."""
@@ -270,7 +275,12 @@ def violations(
 
 
 def _failed(
-    model: Model, tasks: Mapping[str, Task], seen: Mapping[str, Seen], table: str, bound: RecoveryBound, works: str
+    model: Model,
+    tasks: Mapping[str, RecoveryTask],
+    seen: Mapping[str, Observed],
+    table: str,
+    bound: RecoveryBound,
+    works: str,
 ) -> tuple[Literal["arrival rate", "cost", "lost track", "not known"], str]:
     for name in bound.because:
         delivery, now = model.deliveries.get(name), seen.get(name)

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from penstock.scheduling.recovery.progress import NEW, JobChoice, ModeChange, Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
-from penstock.scheduling.recovery.tasks import ROUNDING, Task, total_utilisation
+from penstock.scheduling.recovery.tasks import ROUNDING, RecoveryTask, total_utilisation
 
 Arbitration = Literal["increase", "staleness"]
 Startable = Callable[[str], bool]
@@ -35,7 +35,7 @@ class Modes:
 
     def __init__(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[RecoveryTask],
         tracks: int,
         *,
         arbitration: Arbitration = "staleness",
@@ -71,7 +71,7 @@ class Modes:
         copy.changes = None
         return copy
 
-    def provide(self, tasks: Iterable[Task]) -> None:
+    def provide(self, tasks: Iterable[RecoveryTask]) -> None:
         """Costs are known better: other reservations for the same tables, from now on."""
         self.settle()
         self.tasks = {task.table: task for task in tasks}
@@ -320,7 +320,7 @@ class Modes:
                 assert progress.last is not None
                 yield JobChoice(table, False, self.tasks[table].batch, *progress.last)
 
-    def _waiting(self, rank: float, progress: Progress, task: Task) -> bool:
+    def _waiting(self, rank: float, progress: Progress, task: RecoveryTask) -> bool:
         return progress.waits and progress.last is not None and self.rank(task.table, progress.last) == rank
 
     def _by_loss(self, startable: Startable | None) -> Iterator[JobChoice]:
@@ -328,15 +328,15 @@ class Modes:
             if not progress.busy and not progress.waits and (startable is None or startable(table)):
                 yield JobChoice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
 
-    def _loses(self, loss: float, progress: Progress, task: Task) -> bool:
+    def _loses(self, loss: float, progress: Progress, task: RecoveryTask) -> bool:
         return bool(progress.lag_us) and loss == self.loss(task, progress.lag_us)
 
-    def loss(self, task: Task, lag_us: int) -> float:
+    def loss(self, task: RecoveryTask, lag_us: int) -> float:
         """The smallest goes first in the background: staleness by priority, for each second of work."""
         return -task.priority * lag_us / task.cost_us
 
     def _live(
-        self, heap: list[Entry], holds: Callable[[float, Progress, Task], bool]
+        self, heap: list[Entry], holds: Callable[[float, Progress, RecoveryTask], bool]
     ) -> Iterator[tuple[str, Progress]]:
         """What a heap holds, in order, without what is no longer so. All of it stays in the heap."""
         kept: list[Entry] = []
@@ -348,7 +348,9 @@ class Modes:
             for entry in kept:
                 heappush(heap, entry)
 
-    def _found(self, heap: list[Entry], holds: Callable[[float, Progress, Task], bool]) -> Iterator[tuple[str, Entry]]:
+    def _found(
+        self, heap: list[Entry], holds: Callable[[float, Progress, RecoveryTask], bool]
+    ) -> Iterator[tuple[str, Entry]]:
         seen: set[str] = set()
         while heap:
             entry = heappop(heap)

@@ -19,17 +19,17 @@ from functools import partial
 from math import ceil
 from typing import Any, Literal
 
+from penstock.model.cost import LONGER
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant
-from penstock.scheduling.cost import LONGER
 from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
 from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.max_benefit import MaxBenefit
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import JobChoice
-from penstock.scheduling.recovery.tasks import Periods, Task, provisioned, total_utilisation
+from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned, total_utilisation
 
 Provision = Literal["worst", "average"]
 # More files than this in one job save hardly any start-up.
@@ -115,7 +115,7 @@ class Adaptive:
         memory.version = _version(outlook)
         return memory
 
-    def tasks(self, tracks: int, outlook: Outlook) -> tuple[Task, ...]:
+    def tasks(self, tracks: int, outlook: Outlook) -> tuple[RecoveryTask, ...]:
         model = self.model(tracks, outlook)
         if self.plain:
             return model.with_thresholds().tasks
@@ -224,7 +224,7 @@ def model_of(
     With `fit` periods are longer where the tracks could not keep them."""
     some = any(table.guarantee for table in graph.tables.values())
     tasks = [
-        Task(
+        RecoveryTask(
             name,
             costs_us[name],
             graph.updated_every_us[name],
@@ -282,7 +282,9 @@ def _held(graph: Graph) -> dict[str, int]:
     return held
 
 
-def _merging(tasks: list[Task], tracks: int, startups_us: Mapping[str, int]) -> tuple[list[Task], dict[str, int]]:
+def _merging(
+    tasks: list[RecoveryTask], tracks: int, startups_us: Mapping[str, int]
+) -> tuple[list[RecoveryTask], dict[str, int]]:
     """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
     nobody waits longer for it than without. Where the tracks cannot do all, nothing is proven that could be lost: then as
     many as fit into a period."""
@@ -300,7 +302,7 @@ def _merging(tasks: list[Task], tracks: int, startups_us: Mapping[str, int]) -> 
     return found, merged
 
 
-def _fitted(tasks: list[Task], tracks: int) -> list[Task]:
+def _fitted(tasks: list[RecoveryTask], tracks: int) -> list[RecoveryTask]:
     """Periods that the tracks can keep. Where they could not, all are longer in proportion, and a job takes the files of
     such a period."""
     stretch = max(1.0, total_utilisation(tasks) / tracks)

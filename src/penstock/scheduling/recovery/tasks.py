@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RecoveryTask:
     table: str
     # The longest time that a job takes, e.
     cost_us: int
@@ -49,7 +49,7 @@ class Task:
         return self.recovery_utilisation - self.utilisation
 
 
-def total_utilisation(tasks: Iterable[Task]) -> float:
+def total_utilisation(tasks: Iterable[RecoveryTask]) -> float:
     return fsum(task.utilisation for task in tasks if task.reserved)
 
 
@@ -69,7 +69,7 @@ def recovery_period_us(cost_us: int, period_us: int, total: float, tracks: int, 
     return min(period_us, max(cost_us, ceil(wanted - 1e-6)))
 
 
-def provisioned(tasks: Sequence[Task], tracks: int, periods: Periods = "single") -> list[Task]:
+def provisioned(tasks: Sequence[RecoveryTask], tracks: int, periods: Periods = "single") -> list[RecoveryTask]:
     """The same tasks with recovery periods for so many tracks."""
     total = total_utilisation(tasks)
     return [

@@ -12,8 +12,6 @@ from penstock.control.events import (
     FileArrived,
     FileQuarantined,
     FileRewritten,
-    Job,
-    Publication,
     PunctuationArrived,
     UpdateFailed,
     UpdateFinished,
@@ -21,11 +19,12 @@ from penstock.control.events import (
     WarehouseDeclared,
 )
 from penstock.control.state import State
-from penstock.control.tablestate import Running
 from penstock.errors import PenstockError
+from penstock.model.cost import CostModel
 from penstock.model.partitions import Interval
 from penstock.model.time import SECOND_US
-from penstock.scheduling.cost import CostModel
+from penstock.requests.job import Job, PublishedTable
+from penstock.requests.tablestate import Running
 from penstock.sim.whatif.watch import TableFreshness, Watch
 
 # A second job beside the first makes both take about half as long again on a machine whose cores Spark shares among
@@ -188,7 +187,7 @@ def _pace(clock_s: float, busy_s: float) -> float:
 def _note(
     seen: _Seen,
     job: Job,
-    publications: tuple[Publication, ...],
+    publications: tuple[PublishedTable, ...],
     contents: dict[tuple[str, str, str], Contents],
 ) -> None:
     for publication in publications:

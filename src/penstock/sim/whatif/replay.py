@@ -7,21 +7,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from penstock.control.controller import Controller
-from penstock.control.events import (
-    Event,
-    FileArrived,
-    FileRewritten,
-    Job,
-    Publication,
-    PunctuationArrived,
-    StartUpdate,
-    UpdateFinished,
-)
+from penstock.control.events import Event, FileArrived, FileRewritten, PunctuationArrived, StartUpdate, UpdateFinished
 from penstock.control.state import State
+from penstock.model.cost import CostModel
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.requests.job import Job, PublishedTable
 from penstock.requests.needs import changed_by
-from penstock.scheduling.cost import CostModel
 from penstock.scheduling.policies import bound, find_policy
 from penstock.sim.chance import generator
 from penstock.sim.driver import ARRIVAL, END, Driver
@@ -131,9 +123,9 @@ class Replay(Driver):
     def _finish(self, now_us: int, job: Job, took_us: int) -> None:
         self.snapshot += 1
         self.updates += job.kind != "upkeep"
-        found: tuple[Publication, ...]
+        found: tuple[PublishedTable, ...]
         if job.kind == "upkeep":
-            found = (Publication(job.table, self.snapshot, True),)
+            found = (PublishedTable(job.table, self.snapshot, True),)
         elif job.kind == "load":
             found = (self._loaded(job),)
         else:
@@ -143,7 +135,7 @@ class Replay(Driver):
         found = tuple(replace(each, table=name) for each in found for name in graph.made_with(each.table))
         self.apply(UpdateFinished(now_us, job.id, job.table, found, took_us / SECOND_US / self.recording.pace))
 
-    def _loaded(self, job: Job) -> Publication:
+    def _loaded(self, job: Job) -> PublishedTable:
         parts = [self._contents(job.table, file.uri, file.checksum, file.arrived_us) for file in job.files]
         edge = self.controller.state.tables[job.table].edge_us
         complete = max((p.complete_us for p in parts if p.complete_us is not None), default=edge)
@@ -168,7 +160,7 @@ class Replay(Driver):
         period = spec.periods_us[table]
         return Contents(((arrived_us - period, arrived_us),), arrived_us, 0, 0)
 
-    def _derived(self, job: Job) -> Publication:
+    def _derived(self, job: Job) -> PublishedTable:
         state = self.controller.state
         append = all(piece.need.append for piece in job.pieces) and state.graph.folds[job.table]
         size = round(job.amount * self.recording.output.get(self.like.get(job.table, job.table), 1.0))
@@ -176,11 +168,11 @@ class Replay(Driver):
 
     def _publication(
         self, job: Job, append: bool, changed: tuple[Interval, ...], complete_us: int | None, rows: int, size: int
-    ) -> Publication:
+    ) -> PublishedTable:
         begin = changed[0][0] if changed and changed[0][0] > BEGIN_US else None
         leading = None if complete_us is None else complete_us - 1
         files = 1 if append else 0
-        return Publication(job.table, self.snapshot, append, changed, complete_us, leading, begin, rows, size, files)
+        return PublishedTable(job.table, self.snapshot, append, changed, complete_us, leading, begin, rows, size, files)
 
 
 def _costs(recording: Recording, like: dict[str, str], state: State) -> dict[str, CostModel]:

@@ -15,8 +15,7 @@ from heapq import heapify, heappop, heappush
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.papers.requests.book import Book, Run
 from penstock.papers.requests.request import OWN, Demand
-from penstock.requests.campaign import Backfill
-from penstock.requests.reach import affected_by, following
+from penstock.requests.plan import Backfill, affected_by, following
 
 Coming = list[tuple[str, PartitionSet]]
 

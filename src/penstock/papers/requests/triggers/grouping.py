@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.model.partitions import PartitionSet
 from penstock.papers.requests.book import Book
 from penstock.papers.requests.triggers.lazy import Lazy
-from penstock.requests.campaign import Backfill
+from penstock.requests.plan import Backfill
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.papers.requests.book import Book, Run
 from penstock.papers.requests.request import OWN, Demand
-from penstock.requests.campaign import Backfill
-from penstock.requests.reach import affected_by, following
+from penstock.requests.plan import Backfill, affected_by, following
 
 
 class Lazy:

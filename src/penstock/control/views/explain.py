@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.control.absence import absence, absent_inputs
-from penstock.control.following import modulation
-from penstock.control.grouping import held_by_group
-from penstock.control.health import FeedHealth, feed_health
-from penstock.control.holding import Hold
-from penstock.control.readiness import blocked, ready_work
+from penstock.control.readiness import blocked, held_by_group, ready_work
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
-from penstock.control.waiting import WaitingRows, never_made
+from penstock.control.views.health import FeedHealth, feed_health
+from penstock.control.views.inputs import WaitingRows, absence, absent_inputs, never_made
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.tables import ALL
 from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_duration, format_instant
+from penstock.requests.deferral import Deferral
+from penstock.requests.tablestate import TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def explain(
     unmade = never_made(state, name)
     staleness = now - table.edge_us if table.edge_us is not None else None
     last = table.last
-    demanded = modulation(state, table).why
+    demanded = state.reading.modulation(table).why
     feeds = _unwell(state, table, now)
     lines = [
         *_freshness(table, staleness, state.graph.final[name]),
@@ -174,8 +171,8 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     if holding_back is not None:
         return f"it is made together with {holding_back}, which cannot run now", (holding_back,)
     work = None if table.table.is_base else ready_work(state, table)
-    if work is not None and work.held is not None and not work.pieces:
-        return _held(table, work.held), tuple(sorted(work.held.waits_for))
+    if work is not None and work.deferred is not None and not work.pieces:
+        return _held(table, work.deferred), tuple(sorted(work.deferred.waits_for))
     if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
@@ -194,7 +191,7 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     return "its sources have not come far enough", ()
 
 
-def _held(table: TableState, found: Hold) -> str:
+def _held(table: TableState, found: Deferral) -> str:
     known = [f"{name}, restated {when}" for name, when in found.restated]
     moving = sorted(found.waits_for - {name for name, _ in found.restated})
     what = " and for ".join(known + ([f"a newer change that comes through {', '.join(moving)}"] if moving else []))

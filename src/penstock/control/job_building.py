@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.control.events import Job
 from penstock.control.readiness import (
     complete_after,
     files_to_load,
@@ -13,12 +12,13 @@ from penstock.control.readiness import (
     ready_work,
     to_be_emptied,
 )
-from penstock.control.settling import Settling
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import BEGIN_US, END_US
+from penstock.requests.in_flight import InFlight
+from penstock.requests.job import Job
 from penstock.requests.needs import Piece, partitions_of
+from penstock.requests.tablestate import TableState
 from penstock.scheduling.jobs import ReadyJob
 
 
@@ -98,13 +98,13 @@ def _reflects(
     left = _left(state, table, partitions_of(pieces))
     if left.within(BEGIN_US, complete_us) or _goes_without(state, table.table.name, complete_us):
         return None
-    settling = Settling(state, published_only=True)
+    settling = InFlight(state, published_only=True)
     if settling.between_states(table, complete_us):
         return _agreed(state, settling, table.table.name)
     return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))
 
 
-def _agreed(state: State, settling: Settling, name: str) -> tuple[tuple[str, int], ...] | None:
+def _agreed(state: State, settling: InFlight, name: str) -> tuple[tuple[str, int], ...] | None:
     """Which publications of the base tables all inputs contain, though newer ones are on their way; None if they disagree."""
     found: dict[str, int] = {}
     for edge in state.graph.into[name]:

@@ -22,22 +22,22 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from math import inf
 
-from penstock.control.settling import Settling
-from penstock.control.sharing import Below, below, run_time, share_us
-from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import END_US, HOUR_US, SECOND_US
+from penstock.requests.budget import Below, below, run_time, share_us
+from penstock.requests.closure import Duration, decide, longest
+from penstock.requests.in_flight import InFlight
 from penstock.requests.needs import Piece
-from penstock.requests.queueing import Duration, decide, longest
+from penstock.requests.tablestate import TableState
+from penstock.requests.view import RequestView
 
 # How far apart two changes are at most that are brought together where nobody says a `patience`.
 NEARBY_US = 4 * HOUR_US
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Deferral:
     """Partitions that wait, until when at most, for work of which tables or for which coming restatements (of which
     table and when, as people say it), and how many updates that saves."""
 
@@ -62,16 +62,18 @@ class Coming:
     come: bool
 
 
-def may_hold(state: State, table: Table) -> bool:
+def may_defer(state: RequestView, table: Table) -> bool:
     return bool(table.patience_us) or (table.patience_us is None and table.name in state.graph.restated)
 
 
-def hold(state: State, table: TableState, pieces: Iterable[Piece], settling: Settling | None = None) -> Hold | None:
+def defer(
+    state: RequestView, table: TableState, pieces: Iterable[Piece], settling: InFlight | None = None
+) -> Deferral | None:
     name = table.table.name
     late = [piece for piece in pieces if piece.need.late]
     if not late:
         return None
-    moving = (settling or Settling(state)).before(table, table.seen_us)
+    moving = (settling or InFlight(state)).before(table, table.seen_us)
     if not moving.since and name not in state.graph.restated:
         return None
     chain = below(state, name)
@@ -103,7 +105,7 @@ def hold(state: State, table: TableState, pieces: Iterable[Piece], settling: Set
                 restated.update((each.table, each.said) for each in expected)
                 moves = moves or bool(newer)
     waits_for = frozenset(restated) | (frozenset(moving.by) if moves else frozenset())
-    return Hold(found, until_us, waits_for, updates, tuple(sorted(restated.items()))) if found else None
+    return Deferral(found, until_us, waits_for, updates, tuple(sorted(restated.items()))) if found else None
 
 
 def _reasons(
@@ -118,7 +120,9 @@ def _reasons(
         yield PartitionSet.of(*((start, end) for start, end, _ in newer)), max(at for _, _, at in newer), on_its_way
 
 
-def _saves(state: State, name: str, chain: Below, at_us: int, since_us: int, takes: Duration, until_us: int) -> int:
+def _saves(
+    state: RequestView, name: str, chain: Below, at_us: int, since_us: int, takes: Duration, until_us: int
+) -> int:
     """How many updates are saved if work whose oldest change is of `at_us` waits for another change; 0 if it should not."""
     if since_us + int(takes.mean_s * SECOND_US) > until_us:
         return 0
@@ -136,7 +140,7 @@ def _saves(state: State, name: str, chain: Below, at_us: int, since_us: int, tak
     return choice.updates if choice.waits else 0
 
 
-def _known(state: State, table: TableState, after_us: int, moving: Set[str]) -> Iterator[Coming]:
+def _known(state: RequestView, table: TableState, after_us: int, moving: Set[str]) -> Iterator[Coming]:
     """Restatements of tables above that come near after a change; each at its next time only."""
     name, patience = table.table.name, table.table.patience_us
     nearby_us = NEARBY_US if patience is None else patience
@@ -159,7 +163,7 @@ def _known(state: State, table: TableState, after_us: int, moving: Set[str]) -> 
         yield Coming(above, f"{timetable}", at_us, at_us + timetable.within_us + _us(there), there, come)
 
 
-def _latest_starts(state: State, piece: Piece, chain: Below) -> Iterable[int]:
+def _latest_starts(state: RequestView, piece: Piece, chain: Below) -> Iterable[int]:
     """When the piece must start at the latest, for each target below and for each request that it is made for."""
     share = share_us(state, chain)
     if share is not None:
@@ -176,7 +180,7 @@ def _us(takes: Duration) -> int:
     return int(takes.at_most_s() * SECOND_US)
 
 
-def _on_its_way(state: State, name: str, by: Iterable[str]) -> Duration:
+def _on_its_way(state: RequestView, name: str, by: Iterable[str]) -> Duration:
     """How long the tables that have work to do take, one after the other, until the change is at a table's inputs."""
     graph = state.graph
     first = set(by)

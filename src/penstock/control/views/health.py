@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, get_args
 
 from penstock.control.events import Event, FeedCameBack, FeedWentOut, RunStarted, WarehouseDeclared
-from penstock.control.feedstate import FeedState
+from penstock.control.feeds import FeedState
 from penstock.control.state import State
 from penstock.model.rhythm import Rhythm
 from penstock.model.tables import Feed

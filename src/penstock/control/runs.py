@@ -6,61 +6,69 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.control.awaiting import Awaited
-from penstock.control.backfilling import Backfilling
-from penstock.control.events import (
-    Job,
-    Publication,
-    TableRetried,
-    UpdateFailed,
-    UpdateFinished,
-    UpdateStarted,
-    UpdateStopped,
-)
-from penstock.control.filing import Filing
-from penstock.control.propagation import Change, Dated
-from penstock.control.tablestate import Running, TableState
+from penstock.control.demand import Reading
+from penstock.control.events import TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
+from penstock.control.feeds import Feeds
+from penstock.control.files import Files
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.requests.backfill import Backfills
+from penstock.requests.job import Job, PublishedTable
+from penstock.requests.ledger import Ledger
 from penstock.requests.needs import Need, partitions_of, restated
-from penstock.scheduling.cost import CostModel
+from penstock.requests.propagation import Dated, Propagation, PublishedChange
+from penstock.requests.tablestate import Running, TableState
+from penstock.requests.waits import QueryWaits
 from penstock.scheduling.jobs import FinishedJob
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
 
 
-class Updating(Backfilling, Filing):
-    def __init__(self) -> None:
-        super().__init__()
-        self.applied = 0
+class Runs:
+    """What runs, and what the policy has not seen of what ended."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        propagation: Propagation,
+        backfills: Backfills,
+        feeds: Feeds,
+        files: Files,
+        waits: QueryWaits,
+        reading: Reading,
+    ) -> None:
+        self.reading = reading
+        self.ledger = ledger
+        self.propagation = propagation
+        self.backfills = backfills
+        self.feeds = feeds
+        self.files = files
+        self.waits = waits
         self.jobs = 0
         # What runs, by track; also jobs of tables that are no longer declared, until they end.
         self.busy: dict[int, Running] = {}
-        self.awaited = Awaited()
         # What the policy remembers, and the jobs that ended since its last decision on record, by number of the event.
         self.memory: Mapping[str, Any] = {}
         self.unseen: dict[int, FinishedJob] = {}
-        # How long updates took since the demand was last told.
-        self.worked_s = 0.0
 
-    def _started(self, event: UpdateStarted) -> None:
+    def started(self, event: UpdateStarted) -> None:
         self.jobs += 1
         running = Running(event.job, event.track, event.at_us, event.why)
         self.busy[event.track] = running
         if self.unseen:
-            decided_at = event.decided_at or self.applied
+            decided_at = event.decided_at or self.ledger.applied
             self.unseen = {number: done for number, done in self.unseen.items() if number > decided_at}
         if event.memory is not None:
             self.memory = event.memory
         for job in event.job.each:
-            state = self.tables.get(job.table)
+            state = self.ledger.tables.get(job.table)
             if state is not None:  # else it was taken out of the warehouse just now
                 state.running = running if job is event.job else replace(running, job=job)
                 self._taken(state, job, event)
 
     def _taken(self, state: TableState, job: Job, event: UpdateStarted) -> None:
-        self._touch(job.table)
+        self.ledger.touch(job.table)
         if job.files:
             state.loading = min(state.order.get(file.uri, state.arrived) for file in job.files)
         for file in job.files:
@@ -68,10 +76,10 @@ class Updating(Backfilling, Filing):
                 del state.files[file.uri], state.order[file.uri]
         state.withdrawn.difference_update(job.withdrawn)
         state.anew = ""
-        if job.table in self.awaited and not self._more_is_awaited(job.table):
+        if job.table in self.waits and not self._more_is_awaited(job.table):
             everything = EVERYTHING if state.table.is_base else PartitionSet()
-            self.awaited.started(job.table, everything | partitions_of(job.pieces))
-        decided_at = event.decided_at or self.applied
+            self.waits.started(job.table, everything | partitions_of(job.pieces))
+        decided_at = event.decided_at or self.ledger.applied
         for piece in job.pieces:
             for start, end, need in state.needs.remove(PartitionSet(((piece.start_us, piece.end_us),))):
                 here = PartitionSet(((start, end),))
@@ -79,10 +87,10 @@ class Updating(Backfilling, Filing):
                     continue
                 new = set(need.requests).difference(piece.need.requests)
                 joins = not need.changed and not piece.need.append and job.kind == "derive"
-                if joins and all(self.may_join(state, number) for number in new):
+                if joins and all(self.backfills.may_join(state, number) for number in new):
                     # It was only asked for again, and the job makes it from nothing.
                     for number in new:
-                        self.join_running(state, here, number)
+                        self.backfills.join_running(state, here, number)
                 else:
                     # Something changed after the decision, which the job will not see.
                     state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
@@ -90,18 +98,18 @@ class Updating(Backfilling, Filing):
 
     def _more_is_awaited(self, name: str) -> bool:
         """Whether an update that starts now cannot be all that is waited for, as what the table is made from is still to come."""
-        above = self.graph.ancestors[name]
-        return any(one in self.awaited or self.tables[one].running is not None for one in above)
+        above = self.ledger.graph.ancestors[name]
+        return any(one in self.waits or self.ledger.tables[one].running is not None for one in above)
 
-    def _finished(self, event: UpdateFinished) -> None:
+    def finished(self, event: UpdateFinished) -> None:
         for publication in event.publications:
-            self.snapshot = max(self.snapshot, publication.snapshot)
+            self.ledger.snapshot = max(self.ledger.snapshot, publication.snapshot)
         self._note(event)
         ended = self._ended(event.job, event.table)
         for state in ended:
             self._done(state, event, len(ended))
-            if self.recovering:
-                self._see_whether_recovered(state.table.name)
+            if self.feeds.recovering:
+                self.feeds.see_whether_recovered(state.table.name)
 
     def _done(self, state: TableState, event: UpdateFinished, together: int) -> None:
         running, state.running, state.loading = state.running, None, None
@@ -114,17 +122,17 @@ class Updating(Backfilling, Filing):
             state.small_files = 0
             if job.anew:  # it was emptied; what it is made of first is still the first of its declaration
                 state.anew = job.anew
-                self.former.difference_update(self.graph.made_with(job.table))
+                self.ledger.former.difference_update(self.ledger.graph.made_with(job.table))
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         if job.anew:
-            self.former.difference_update(self.graph.made_with(job.table))
+            self.ledger.former.difference_update(self.ledger.graph.made_with(job.table))
         if job.table == event.table:
             amount = sum(each.amount for each in job.each)
-            self.cost_of(job.table).observe(amount, event.seconds)
+            self.ledger.cost_of(job.table).observe(amount, event.seconds)
             if (periods := self._periods(state, job)) and amount:
-                self.cost_of(job.table).observe_period(amount / periods)
-            self.worked_s += event.seconds
+                self.ledger.cost_of(job.table).observe_period(amount / periods)
+            self.reading.worked_s += event.seconds
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
         state.counts.folded += event.how.startswith("fold")
@@ -136,19 +144,22 @@ class Updating(Backfilling, Filing):
         for publication in event.publications:
             if publication.table == job.table:
                 self._published(state, publication, job, event.at_us)
-            elif publication.table in self.graph.followers.get(job.table, ()) and publication.table in self.tables:
-                self._published(self.tables[publication.table], publication, job, event.at_us)
-                self._followed(self.tables[publication.table], state)
+            elif (
+                publication.table in self.ledger.graph.followers.get(job.table, ())
+                and publication.table in self.ledger.tables
+            ):
+                self._published(self.ledger.tables[publication.table], publication, job, event.at_us)
+                self._followed(self.ledger.tables[publication.table], state)
         self._reload(state, event)
-        self._keep_promises(state, event.at_us)
+        self.files.keep_promises(state, event.at_us)
         if state.redefined:
-            self._restate(state, event.at_us)
-        if self.requests:
-            self._made_for_requests(state, job, event.at_us)
+            self.restate(state, event.at_us)
+        if self.ledger.requests:
+            self.backfills.count_made(state, job, event.at_us)
 
     def _periods(self, state: TableState, job: Job) -> float:
         """How many periods of new data a job took; 0 if it made old partitions again, or nobody knows."""
-        period = self.graph.periods_us[job.table]
+        period = self.ledger.graph.periods_us[job.table]
         if any(piece.need.late for piece in job.pieces):
             return 0.0
         if job.files:
@@ -158,18 +169,14 @@ class Updating(Backfilling, Filing):
             return 0.0
         return max(0, job.complete_us - state.edge_us) / period
 
-    def cost_of(self, name: str) -> CostModel:
-        """What updates of a table take; those of a group are known of the group, and those of a flow of its leader."""
-        return self.tables[self.graph.updated_as[name]].cost
-
     def _note(self, event: UpdateFinished | UpdateFailed) -> None:
         """An end that the policy has not seen yet."""
         for track, running in self.busy.items():
             if running.job.id == event.job and running.job.kind != "upkeep":
                 failed = isinstance(event, UpdateFailed)
                 expected_s = running.job.expected_s
-                self.unseen[self.number] = FinishedJob(
-                    self.graph.updated_as.get(event.table, event.table),
+                self.unseen[self.ledger.number] = FinishedJob(
+                    self.ledger.graph.updated_as.get(event.table, event.table),
                     track,
                     event.at_us,
                     expected_s,
@@ -187,13 +194,6 @@ class Updating(Backfilling, Filing):
         follower.seen_us, follower.anew = leader.seen_us, ""
         follower.counts.updates += 1
 
-    def _touch(self, name: str) -> None:
-        """Whether a table may run depends on those with which it is made."""
-        self.touched.add(name)
-        if name in self.graph.tables:
-            leader = self.graph.tables[name].leader
-            self.touched.update((*self.graph.followers.get(name, ()), *([leader] if leader is not None else [])))
-
     def _reload(self, state: TableState, event: UpdateFinished) -> None:
         """Files that got other content while they were loaded: their old rows are in the table now and must go."""
         assert state.last is not None
@@ -201,11 +201,11 @@ class Updating(Backfilling, Filing):
         if not other:
             return
         state.again.update(other)
-        flows = self.graph.has_time[event.table]
+        flows = self.ledger.graph.has_time[event.table]
         for publication in event.publications:
             if publication.table == event.table:
                 had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
-                state.needs.add(had, restated(event.at_us, self.number))
+                state.needs.add(had, restated(event.at_us, self.ledger.number))
 
     def _ended(self, job: str, table: str) -> list[TableState]:
         """The tables whose running job ended; not those that are no longer declared, or if the job was given up."""
@@ -216,11 +216,11 @@ class Updating(Backfilling, Filing):
                 del self.busy[track]
                 break
         for name in names:
-            self._touch(name)
-        known = (self.tables[name] for name in names if name in self.tables)
+            self.ledger.touch(name)
+        known = (self.ledger.tables[name] for name in names if name in self.ledger.tables)
         return [state for state in known if state.running is not None and state.running.job.id == job]
 
-    def _published(self, state: TableState, publication: Publication, job: Job, at_us: int) -> None:
+    def _published(self, state: TableState, publication: PublishedTable, job: Job, at_us: int) -> None:
         name = state.table.name
         state.snapshot = publication.snapshot
         if state.table.is_base:
@@ -235,42 +235,42 @@ class Updating(Backfilling, Filing):
             state.restated.note(at_us)
         begin = publication.begin_us
         if begin is None and not state.table.is_base:
-            begin = self.begin(name)  # no rows as yet, but that is known from there on
+            begin = self.ledger.begin(name)  # no rows as yet, but that is known from there on
         if begin is not None:
             state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
         if job.files:
-            self._records_seen(state, publication, max(file.arrived_us for file in job.files))
+            self.feeds.note_ages(state, publication, max(file.arrived_us for file in job.files))
         if publication.leading_us is not None:
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:
             # While it ran, its sources may have been declared to be less far.
-            most = publication.complete_us if state.table.is_base else self.tables[job.table].seen_us
+            most = publication.complete_us if state.table.is_base else self.ledger.tables[job.table].seen_us
             if most is not None:
-                self.complete(state, min(most, publication.complete_us), at_us)
+                self.propagation.complete(state, min(most, publication.complete_us), at_us)
         if publication.left is not None:
             self._less_is_left(state, publication.left, at_us)
-        if self.graph.out[name]:
-            self.tell_readers(state, self._change(name, publication, job, at_us))
+        if self.ledger.graph.out[name]:
+            self.propagation.tell_readers(state, self._change(name, publication, job, at_us))
 
     def _less_is_left(self, state: TableState, left: Interval, at_us: int) -> None:
         """A base table is complete as far as the rows tell that it has, not those that were taken back."""
         low, high = left
         state.leading_us = high - 1 if low < high else None
-        edge = self.promised_edge(state)
+        edge = self.files.promised_edge(state)
         if state.edge_us is not None and (edge is None or edge < state.edge_us):
-            self.move_back(state, edge, at_us)
-            self._settle_requests(at_us)
+            self.propagation.move_back(state, edge, at_us)
+            self.backfills.settle_all(at_us)
 
-    def _is_restated(self, state: TableState, publication: Publication, job: Job) -> bool:
+    def _is_restated(self, state: TableState, publication: PublishedTable, job: Job) -> bool:
         """Whether old rows of a table changed by something from outside."""
         if not state.table.is_base:
-            asked = (self.requests.get(number) for piece in job.pieces for number in piece.need.requests)
+            asked = (self.ledger.requests.get(number) for piece in job.pieces for number in piece.need.requests)
             return any(request is not None and request.table == state.table.name for request in asked)
-        if job.pieces or not self.graph.has_time[state.table.name]:
+        if job.pieces or not self.ledger.graph.has_time[state.table.name]:
             return True
         return state.edge_us is not None and any(start < state.edge_us for start, _ in publication.changed)
 
-    def _change(self, name: str, publication: Publication, job: Job, at_us: int) -> Change:
+    def _change(self, name: str, publication: PublishedTable, job: Job, at_us: int) -> PublishedChange:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
         edge_at = at_us
         found: dict[tuple[int, tuple[int, ...], bool, int, int], list[Interval]] = {}
@@ -282,7 +282,7 @@ class Updating(Backfilling, Filing):
             found.setdefault(key, []).append((piece.start_us, piece.end_us))
             if not need.late:
                 edge_at = min(edge_at, need.at_us)
-        if not self.graph.has_time[name]:
+        if not self.ledger.graph.has_time[name]:
             keys = list(found) if not job.files else [*found, (at_us, (), False, 0, came)]
             ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False, 0, came)])
         elif len(found) == 1 and job.kind == "derive":
@@ -295,18 +295,16 @@ class Updating(Backfilling, Filing):
                 dated.append(Dated(part, *key))
                 rest -= part
             ranges = tuple(each for each in (*dated, Dated(rest, at_us, came_us=came)) if each.where)
-        return Change(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
+        return PublishedChange(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
 
     def _stays(self, need: Need) -> bool:
         """Whether a change was to be made in this table and no other."""
         if need.changed or not need.requests:
             return False
-        known = [self.requests[number] for number in need.requests if number in self.requests]
+        known = [self.ledger.requests[number] for number in need.requests if number in self.ledger.requests]
         return all(not request.downstream for request in known)
 
-    # Failures
-
-    def _failed(self, event: UpdateFailed) -> None:
+    def failed(self, event: UpdateFailed) -> None:
         self._note(event)
         for state in self._ended(event.job, event.table):
             self._gave_up(state, event)
@@ -314,15 +312,15 @@ class Updating(Backfilling, Filing):
     def _gave_up(self, state: TableState, event: UpdateFailed) -> None:
         running = state.running
         assert running is not None
-        self._give_back(state, event.at_us)
+        self.give_back(state, event.at_us)
         state.counts.failures += 1
         if running.job.kind == "upkeep":
             state.small_files = 0
             return
         job = running.job
         if job.table == event.table:
-            self.cost_of(job.table).observe_failure(sum(each.amount for each in job.each), event.seconds)
-            self.worked_s += event.seconds
+            self.ledger.cost_of(job.table).observe_failure(sum(each.amount for each in job.each), event.seconds)
+            self.reading.worked_s += event.seconds
         state.error = event.error
         state.attempt += 1
         if event.final or state.attempt >= state.table.attempts:
@@ -330,28 +328,26 @@ class Updating(Backfilling, Filing):
         else:
             state.retry_at_us = event.at_us + min(LONGEST_BACK_OFF_US, BACK_OFF_US << min(state.attempt - 1, 20))
 
-    def _stopped(self, event: UpdateStopped) -> None:
+    def stopped(self, event: UpdateStopped) -> None:
         """Given up in favour of what came meanwhile: with that its work is pending again."""
         for state in self._ended(event.job, event.table):
-            self._give_back(state, event.at_us)
+            self.give_back(state, event.at_us)
             state.stopped = True
 
-    def _retried(self, event: TableRetried) -> None:
-        for name in self.graph.grouped_with(event.table):
-            state = self.tables.get(name)
+    def retried(self, event: TableRetried) -> None:
+        for name in self.ledger.graph.grouped_with(event.table):
+            state = self.ledger.tables.get(name)
             if state is not None:
-                state.failed, state.attempt, state.retry_at_us = False, 0, None
-                self.touched.add(name)
+                state.try_anew()
+                self.ledger.touched.add(name)
 
-    # What is left to do
-
-    def _give_back(self, state: TableState, at_us: int) -> None:
+    def give_back(self, state: TableState, at_us: int) -> None:
         """A job that did not finish: its work is pending again, older files first as before."""
         running, state.running = state.running, None
         assert running is not None
         self.busy.pop(running.track, None)
         job = running.job
-        bad = self.quarantine
+        bad = self.files.quarantine
         files = {file.uri: file for file in job.files if file.uri not in bad or bad[file.uri].file != file}
         if files and state.loading is not None:
             state.order |= dict.fromkeys(files, state.loading)
@@ -361,16 +357,27 @@ class Updating(Backfilling, Filing):
         state.loading, state.redefined, state.overrun = None, False, False
         grain = state.table.grain
         for piece in job.pieces:
-            need = self.still_wanted(piece.need)
+            need = self.backfills.still_wanted(piece.need)
             if need is not None:
-                self.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
+                self.ledger.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
         state.amount += job.amount
-        self._settle_work(state, (number for piece in job.pieces for number in piece.need.requests), at_us)
-        self.touched.add(state.table.name)
+        self.backfills.settle_work(state, (number for piece in job.pieces for number in piece.need.requests), at_us)
+        self.ledger.touched.add(state.table.name)
 
-    def _restate(self, state: TableState, at_us: int) -> None:
+    def give_all_back(self, at_us: int) -> None:
+        """The process that ran them is gone: everything that was running is pending again."""
+        self.busy.clear()
+        for state in self.ledger.tables.values():
+            if state.running is not None:
+                self.give_back(state, at_us)
+
+    def forget_ended(self) -> None:
+        """A policy that was not there yet need not see what ended."""
+        self.unseen.clear()
+
+    def restate(self, state: TableState, at_us: int) -> None:
         """Everything that the table has must be made again."""
         state.redefined = state.running is not None
         if state.exists:
-            self.reason(state, self.extent(state))
-            self.require(state, self.extent(state), restated(at_us, self.number))
+            self.ledger.reason(state, self.ledger.extent(state))
+            self.ledger.require(state, self.ledger.extent(state), restated(at_us, self.ledger.number))

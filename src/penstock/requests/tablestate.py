@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, fields
 
-from penstock.control.events import Anew, FeedFile, Job
+from penstock.model.cost import CostModel
 from penstock.model.freshness import Staleness
+from penstock.model.graph import Graph
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import SECOND_US
+from penstock.requests.job import Anew, FeedFile, Job
 from penstock.requests.needs import Need, pending
-from penstock.scheduling.cost import CostModel
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class Running:
 
 
 @dataclass(slots=True)
-class Counts:
+class UpdateCounts:
     """For the summary of a run: how much was done, and how much merging saved."""
 
     updates: int = 0
@@ -110,7 +111,7 @@ class TableState:
     merged_snapshot: int = 0
     cost: CostModel = field(default_factory=CostModel)
     staleness: Staleness = field(default_factory=Staleness)
-    counts: Counts = field(default_factory=Counts)
+    counts: UpdateCounts = field(default_factory=UpdateCounts)
 
     def start_over(self) -> None:
         """Nothing of what it holds counts any more; what is known of its updates stays."""
@@ -119,6 +120,10 @@ class TableState:
         for each in fields(self):
             if each.name not in kept:
                 setattr(self, each.name, getattr(fresh, each.name))
+
+    def try_anew(self) -> None:
+        """Whatever failed before, it may be tried again at once."""
+        self.failed, self.attempt, self.retry_at_us = False, 0, None
 
     @property
     def lacks(self) -> PartitionSet:
@@ -129,3 +134,21 @@ class TableState:
     @property
     def exists(self) -> bool:
         return self.snapshot > 0
+
+
+def lag_us(graph: Graph, table: TableState) -> int:
+    """How far a table is behind its trailing edge; 0 if it is fresh. What runs now counts until it has ended."""
+    spec, running = table.table, table.running
+    loading = () if running is None or running.job.kind == "upkeep" else running.job.files
+    if spec.is_base and (table.files or loading):
+        period = graph.periods_us[spec.name]
+        newest = next(reversed(table.files.values())) if table.files else loading[-1]
+        since = 0 if table.last_arrival_us is None else (newest.arrived_us - table.last_arrival_us) // period
+        # A file holds a period of data, but after an outage one may hold all that was missed.
+        return max(len(table.files) + len(loading), since) * period
+    behind = 0
+    if not spec.is_base and table.seen_us is not None and graph.has_time[spec.name]:
+        behind = max(0, table.seen_us - (table.edge_us if table.edge_us is not None else table.seen_us))
+    pending = bool(table.needs) or (running is not None and running.job.kind != "upkeep")
+    # Work that does not move the edge, such as a backfill, is work all the same.
+    return max(1, behind) if pending else 0

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, reduce
 from typing import NamedTuple
 
-from penstock.control.following import deferred_until
-from penstock.control.sharing import Below, below, latest_start_us, pass_us
-from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.partitions import EMPTY, EVERYTHING, IntervalMap, PartitionSet
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US, END_US
+from penstock.requests.budget import Below, below, latest_start_us, pass_us
 from penstock.requests.needs import Need, Piece
+from penstock.requests.tablestate import TableState
+from penstock.requests.view import RequestView
 
 
 class Dates(NamedTuple):
@@ -54,11 +53,11 @@ class Moving:
         self.by: set[str] = set()
 
 
-class Settling:
+class InFlight:
     """One look at the state; what is found of a table is kept for its other readers. With `published_only` it is about
     what was published and is not everywhere yet, else about what is worth waiting for."""
 
-    def __init__(self, state: State, *, published_only: bool = False) -> None:
+    def __init__(self, state: RequestView, *, published_only: bool = False) -> None:
         self._state = state
         self._published_only = published_only
         self._known: dict[tuple[str, bool], Moving] = {}
@@ -159,7 +158,7 @@ def _work(table: TableState, held: bool) -> Iterable[tuple[int, int, Need]]:
             yield piece.start_us, piece.end_us, piece.need
 
 
-def _not_loaded(state: State, table: TableState) -> int | None:
+def _not_loaded(state: RequestView, table: TableState) -> int | None:
     """When the first of the files came that a base table has to load or is loading; None if there is none that somebody
     should wait for."""
     files = [next(iter(table.files.values()))] if table.files else []
@@ -167,12 +166,12 @@ def _not_loaded(state: State, table: TableState) -> int | None:
         files += table.running.job.files
     if not files or state.paused(table) is not None:
         return None
-    if table.running is None and (deferred_until(state, table) or 0) > state.now_us:
+    if table.running is None and (state.deferred_until(table) or 0) > state.now_us:
         return None  # nobody is going to load them soon
     return min(file.arrived_us for file in files)
 
 
-class Waiting(NamedTuple):
+class Unsettled(NamedTuple):
     """Late work that waits, for which tables, and until when at most (some of it); and the tables for which some of it has
     waited long enough, so that it waits no more."""
 
@@ -182,7 +181,9 @@ class Waiting(NamedTuple):
     no_more: frozenset[str] = frozenset()
 
 
-def waiting(state: State, table: TableState, pieces: Iterable[Piece], settling: Settling | None = None) -> Waiting:
+def waiting(
+    state: RequestView, table: TableState, pieces: Iterable[Piece], settling: InFlight | None = None
+) -> Unsettled:
     """Which of a table's late pieces wait for inputs that are themselves about to change:
 
     * for changes no newer than their own, however long that takes;
@@ -195,10 +196,10 @@ def waiting(state: State, table: TableState, pieces: Iterable[Piece], settling: 
     edge wait for the first only."""
     late = [piece for piece in pieces if piece.need.late]
     if not late:
-        return Waiting()
-    moving = (settling or Settling(state)).before(table, table.seen_us)
+        return Unsettled()
+    moving = (settling or InFlight(state)).before(table, table.seen_us)
     if not moving.since:
-        return Waiting()
+        return Unsettled()
     limits = _Limits(state, table.table.name)
     found: list[tuple[int, int]] = []
     until_us = END_US
@@ -222,7 +223,7 @@ def waiting(state: State, table: TableState, pieces: Iterable[Piece], settling: 
             else:
                 no_more = True
     by = frozenset(moving.by)
-    return Waiting(PartitionSet.of(*found), by if found else frozenset(), until_us, by if no_more else frozenset())
+    return Unsettled(PartitionSet.of(*found), by if found else frozenset(), until_us, by if no_more else frozenset())
 
 
 def advances(table: TableState, piece: Piece) -> bool:
@@ -234,7 +235,7 @@ def advances(table: TableState, piece: Piece) -> bool:
 class _Limits:
     """Until when pieces of one table may wait; what is asked several times is found once."""
 
-    def __init__(self, state: State, name: str) -> None:
+    def __init__(self, state: RequestView, name: str) -> None:
         self._state, self._name = state, name
         self._known: dict[tuple[int, tuple[int, ...]], int] = {}
 

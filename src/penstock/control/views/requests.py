@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.control.explain import waits
 from penstock.control.readiness import blocked, ready_work
-from penstock.control.request import Request
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
+from penstock.control.views.explain import waits
 from penstock.model.partitions import EMPTY, Interval, PartitionSet
-from penstock.requests.reach import reach
+from penstock.requests.ledger import UserRequest
+from penstock.requests.plan import reach
+from penstock.requests.tablestate import TableState
 
 Stage = Literal["running", "queued", "waiting", "done", "cancelled"]
 
@@ -81,7 +81,7 @@ def _meet(one: Mapping[str, PartitionSet], other: Mapping[str, PartitionSet]) ->
     return any(name in more and where & more[name] for name, where in fewer.items())
 
 
-def _status(state: State, request: Request, merged_with: tuple[int, ...]) -> RequestStatus:
+def _status(state: State, request: UserRequest, merged_with: tuple[int, ...]) -> RequestStatus:
     todo = {name: work for name in state.graph.order if (work := work_for(state.tables[name], request.number))}
     running = [name for name in todo if _runs_for(state.tables[name], request.number)]
     why = None

@@ -1,25 +1,92 @@
-"""Whether an update should wait for another change that is on its way (Xu, Gao, Davidson 2023, Sec. 4).
-
-An update of R is ready. A change further up will make R run again in t seconds. If R waits, it and everything that is
-made from it run once instead of twice; but all of that is later by t. And if R does not wait, its readers may still.
-Waiting spreads downward: what is made from a table that waits is late with it. So the tables that should wait are a set
-that is closed under "made from", and the best one is the closure of largest weight
-
-    weight(S) = cost of one update of S - penalty of S being late by t
-
-which a minimum cut finds exactly. (The printed recursion over the children counts tables that several children share
-once for each, and compares ratios, which do not add up; `penstock experiment youtube-closure` shows by how much.)
-
-With freshness targets the penalty is a prohibition: infinite if the table would probably miss its target, else nothing.
-"""
+"""The minimum cut of a small network, by Dinic's method (1970): as long as the sink can be reached, send a blocking flow
+along shortest ways. Capacities may be fractions or infinite."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, sqrt
 
-from penstock.requests.flow import MinimumCut
+# Below this a residual capacity is nothing but rounding.
+_NOTHING = 1e-9
+
+
+class MinimumCut:
+    """A network between SOURCE and SINK.
+
+    >>> from math import inf
+    >>> cut = MinimumCut()
+    >>> for tail, head, capacity in [(cut.SOURCE, "a", 3), ("a", "b", inf), ("b", cut.SINK, 2)]:
+    ...     cut.connect(tail, head, capacity)
+    >>> cut.value(), sorted(cut.source_side())
+    (2.0, ['a', 'b'])
+    """
+
+    SOURCE, SINK = "\0source", "\0sink"
+
+    def __init__(self) -> None:
+        # Edges in pairs: the one with the next number (exclusive or 1) runs back.
+        self._heads: list[str] = []
+        self._left: list[float] = []
+        self._edges: dict[str, list[int]] = {self.SOURCE: [], self.SINK: []}
+
+    def connect(self, tail: str, head: str, capacity: float) -> None:
+        for node, towards, left in ((tail, head, capacity), (head, tail, 0.0)):
+            self._edges.setdefault(node, []).append(len(self._heads))
+            self._heads.append(towards)
+            self._left.append(left)
+
+    def value(self) -> float:
+        """The largest flow, which is the smallest cut."""
+        flow = 0.0
+        while self.SINK in (levels := self._levels()):
+            tried = dict.fromkeys(self._edges, 0)
+            while sent := self._send(levels, tried):
+                flow += sent
+        return flow
+
+    def source_side(self) -> set[str]:
+        """The nodes that the source still reaches: of all smallest cuts the one nearest to it."""
+        self.value()
+        return set(self._levels()) - {self.SOURCE}
+
+    def _levels(self) -> dict[str, int]:
+        levels, waiting = {self.SOURCE: 0}, deque([self.SOURCE])
+        while waiting:
+            node = waiting.popleft()
+            for edge in self._edges[node]:
+                head = self._heads[edge]
+                if self._left[edge] > _NOTHING and head not in levels:
+                    levels[head] = levels[node] + 1
+                    waiting.append(head)
+        return levels
+
+    def _send(self, levels: dict[str, int], tried: dict[str, int]) -> float:
+        """One more way from source to sink along rising levels; an edge that leads nowhere is not tried again."""
+        way: list[int] = []
+        node = self.SOURCE
+        while node != self.SINK:
+            edges = self._edges[node]
+            while tried[node] < len(edges):
+                edge = edges[tried[node]]
+                head = self._heads[edge]
+                if self._left[edge] > _NOTHING and levels.get(head, -1) == levels[node] + 1:
+                    way.append(edge)
+                    node = head
+                    break
+                tried[node] += 1
+            else:
+                if not way:
+                    return 0.0
+                node = self._heads[way.pop() ^ 1]
+                tried[node] += 1
+        sent = min(self._left[edge] for edge in way)
+        for edge in way:
+            self._left[edge] -= sent
+            self._left[edge ^ 1] += sent
+        return sent
+
 
 Children = Callable[[str], Iterable[str]]
 
@@ -55,7 +122,7 @@ def best_closure(root: str, children: Children, weight: Callable[[str], float]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class BestWait:
     """What to do with a ready update while a change is on its way to it."""
 
     waits: bool
@@ -65,12 +132,12 @@ class Waiting:
     updates: int
 
 
-def decide(root: str, children: Children, cost: Callable[[str], float], penalty: Callable[[str], float]) -> Waiting:
+def decide(root: str, children: Children, cost: Callable[[str], float], penalty: Callable[[str], float]) -> BestWait:
     """Whether an update of the root should wait, given what an update of each table below costs and what it costs that
     the table is late by that much."""
     chosen = best_closure(root, children, lambda name: cost(name) - penalty(name))
     saved = sum(cost(name) - penalty(name) for name in chosen)
-    return Waiting(root in chosen, chosen, saved, len(chosen))
+    return BestWait(root in chosen, chosen, saved, len(chosen))
 
 
 # How long it takes

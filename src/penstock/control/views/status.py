@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Literal
 
-from penstock.control.absence import failed_for_absence
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
+from penstock.control.views.health import FeedHealth, feed_healths
+from penstock.control.views.inputs import failed_for_absence
+from penstock.control.views.recovery import Recovery, recoveries, violated
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.time import SECOND_US
+from penstock.requests.tablestate import TableState
+from penstock.scheduling.recovery.guarantees import Violation
 
 Doing = Literal["idle", "pending", "running", "retrying", "failed", "empty"]
 
@@ -118,3 +122,30 @@ def _doing(table: TableState) -> Doing:
     if table.files or table.needs:
         return "pending"
     return "idle" if table.exists else "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    feed: str
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    tables: list[TableStatus]
+    feeds: list[FeedHealth]
+    # Tables that catch up after an outage or a pause, and bounds that do not hold.
+    recovery: list[Recovery]
+    violated: list[Violation]
+    quarantine: list[SetAside]
+
+
+def overview(state: State, now_us: int, zone: tzinfo = UTC) -> Overview:
+    return Overview(
+        status(state, now_us),
+        feed_healths(state, now_us, zone),
+        recoveries(state, now_us),
+        violated(state, now_us),
+        [SetAside(found.feed, found.file.uri, found.reason) for found in state.quarantine.values()],
+    )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.control.events import (
-    FeedFile,
     FileArrived,
     FileQuarantined,
     FileRewritten,
@@ -14,11 +13,13 @@ from penstock.control.events import (
     FileWithdrawn,
     PunctuationArrived,
 )
-from penstock.control.feeding import Feeding
-from penstock.control.propagation import Change
-from penstock.control.tablestate import TableState
+from penstock.control.feeds import Feeds
 from penstock.model.partitions import PartitionSet
+from penstock.requests.job import FeedFile
+from penstock.requests.ledger import Ledger
 from penstock.requests.needs import restated
+from penstock.requests.propagation import Propagation, PublishedChange
+from penstock.requests.tablestate import TableState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +30,37 @@ class QuarantinedFile:
     at_us: int
 
 
-class Filing(Feeding):
-    def __init__(self) -> None:
-        super().__init__()
+class Files:
+    """Files that were set aside or rewritten; those to be loaded are in the tables."""
+
+    def __init__(self, ledger: Ledger, propagation: Propagation, feeds: Feeds) -> None:
+        self.ledger = ledger
+        self.propagation = propagation
+        self.feeds = feeds
         self.quarantine: dict[str, QuarantinedFile] = {}
         self.rewritten: dict[str, int] = {}
         # Base tables that were taken out of the project, as they were then.
         self.retired: dict[str, TableState] = {}
 
     def _fed(self, feed: str) -> Iterator[TableState]:
-        fed = (self.tables[name] for name in self.graph.fed_by.get(feed, ()))
+        fed = (self.ledger.tables[name] for name in self.ledger.graph.fed_by.get(feed, ()))
         return (state for state in fed if state.table.leader is None)
 
-    def _file_arrived(self, event: FileArrived) -> None:
-        self._hear(event.feed, event.at_us, delivery=True)
+    def file_arrived(self, event: FileArrived) -> None:
+        self.feeds.hear(event.feed, event.at_us, delivery=True)
         for state in self._fed(event.feed):
-            self._to_load(state, event.file)
+            self.to_load(state, event.file)
 
-    def _file_rewritten(self, event: FileRewritten) -> None:
-        self._hear(event.feed, event.at_us)
+    def file_rewritten(self, event: FileRewritten) -> None:
+        self.feeds.hear(event.feed, event.at_us)
         self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
         for state in self._fed(event.feed):
-            self._to_load(state, event.file)
+            self.to_load(state, event.file)
             state.again.add(event.file.uri)
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
-            state.needs.add(had, restated(event.at_us, self.number))
+            state.needs.add(had, restated(event.at_us, self.ledger.number))
 
-    def _file_withdrawn(self, event: FileWithdrawn) -> None:
+    def file_withdrawn(self, event: FileWithdrawn) -> None:
         self.quarantine.pop(event.uri, None)
         for state in self._fed(event.feed):
             self._no_longer_to_load(state, event.uri)
@@ -63,9 +68,9 @@ class Filing(Feeding):
             state.counts.requests += 1
             if event.ranges:
                 had = PartitionSet.of(*event.ranges).hull(state.table.grain)
-                state.needs.add(had, restated(event.at_us, self.number))
-            self._keep_promises(state, event.at_us)
-            self.touched.add(state.table.name)
+                state.needs.add(had, restated(event.at_us, self.ledger.number))
+            self.keep_promises(state, event.at_us)
+            self.ledger.touched.add(state.table.name)
         for state in self.retired.values():
             if state.table.feed == event.feed:
                 state.withdrawn.add(event.uri)
@@ -82,7 +87,7 @@ class Filing(Feeding):
                 if not need.requests:
                     state.needs.remove(PartitionSet(((start, end),)))
 
-    def _to_load(self, state: TableState, file: FeedFile) -> None:
+    def to_load(self, state: TableState, file: FeedFile) -> None:
         if self.quarantine:
             self.quarantine.pop(file.uri, None)
         before = state.files.get(file.uri)
@@ -95,32 +100,32 @@ class Filing(Feeding):
         state.withdrawn.discard(file.uri)  # its new content takes the place of the old one
         state.amount += file.size_bytes
         state.counts.requests += 1
-        self.touched.add(state.table.name)
+        self.ledger.touched.add(state.table.name)
 
-    def _file_quarantined(self, event: FileQuarantined) -> None:
+    def file_quarantined(self, event: FileQuarantined) -> None:
         uri = event.file.uri
-        self._hear(event.feed, event.file.arrived_us)
+        self.feeds.hear(event.feed, event.file.arrived_us)
         self.quarantine[uri] = QuarantinedFile(event.feed, event.file, event.reason, event.at_us)
         for state in self._fed(event.feed):
             self._no_longer_to_load(state, uri)
-            self._keep_promises(state, event.at_us)
-            self.touched.add(state.table.name)
+            self.keep_promises(state, event.at_us)
+            self.ledger.touched.add(state.table.name)
 
-    def _files_offered(self, event: FilesOffered) -> None:
-        state = self.tables.get(event.table)
+    def files_offered(self, event: FilesOffered) -> None:
+        state = self.ledger.tables.get(event.table)
         if state is None or state.table.leader is not None:
             return
         for file in event.files:
-            self._to_load(state, file)
+            self.to_load(state, file)
         if event.ranges:
             state.again.update(file.uri for file in event.files)  # any of them may be one
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
-            state.needs.add(had, restated(event.at_us, self.number))
+            state.needs.add(had, restated(event.at_us, self.ledger.number))
         if event.promised_us is not None:
             self._promised(state, event.promised_us, event.at_us)
 
-    def _punctuation(self, event: PunctuationArrived) -> None:
-        self._hear(event.feed, event.at_us)
+    def punctuation(self, event: PunctuationArrived) -> None:
+        self.feeds.hear(event.feed, event.at_us)
         for state in self._fed(event.feed):
             self._promised(state, event.upto_us, event.at_us)
 
@@ -129,9 +134,9 @@ class Filing(Feeding):
         if promises and promises[-1][0] == state.arrived:
             upto_us = max(upto_us, promises.pop()[1])
         promises.append((state.arrived, upto_us))
-        self._keep_promises(state, at_us)
+        self.keep_promises(state, at_us)
 
-    def _keep_promises(self, state: TableState, at_us: int) -> None:
+    def keep_promises(self, state: TableState, at_us: int) -> None:
         """A promise holds for the table once every file that came before it is loaded."""
         if not state.promises:
             return
@@ -143,15 +148,15 @@ class Filing(Feeding):
             state.promised_us = upto if state.promised_us is None else max(state.promised_us, upto)
         edge = self.promised_edge(state)
         if edge is not None and (state.edge_us is None or edge > state.edge_us):
-            self.complete(state, edge, at_us)
+            self.propagation.complete(state, edge, at_us)
             if state.exists:
                 # Nothing is new but that rows which are there already may be used.
-                self.tell_readers(state, Change(self.snapshot + 1, True, (), at_us))
+                self.propagation.tell_readers(state, PublishedChange(self.ledger.snapshot + 1, True, (), at_us))
 
     def promised_edge(self, state: TableState) -> int | None:
         """Up to which time a base table is complete, as its feed is declared now: by its newest row or its newest marker."""
-        feed = self.graph.feeds[state.table.feed or ""]
-        if not self.graph.has_time[state.table.name]:
+        feed = self.ledger.graph.feeds[state.table.feed or ""]
+        if not self.ledger.graph.has_time[state.table.name]:
             return None
         if feed.punctuated:
             return state.promised_us

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from penstock.control.state import State
-from penstock.control.tablestate import TableState
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import Step, refresh_chain, span
+from penstock.queries.chain import RefreshStep, refresh_chain, span
 from penstock.queries.estimate import AT_ONCE, Estimate
 from penstock.requests.needs import partitions_of
+from penstock.requests.tablestate import TableState
 
 Touched = Mapping[str, PartitionSet]
 # What an update is thought to take that has run longer than it should have.
@@ -47,12 +47,12 @@ def is_settled(state: State, touched: Touched) -> bool:
     return not _steps(state, touched, arrived=False)
 
 
-def to_refresh(state: State, touched: Touched) -> tuple[Step, ...]:
+def to_refresh(state: State, touched: Touched) -> tuple[RefreshStep, ...]:
     """The updates after which all that has arrived is in what the query touches, sources first."""
     return _steps(state, touched, arrived=True)
 
 
-def _steps(state: State, touched: Touched, *, arrived: bool) -> tuple[Step, ...]:
+def _steps(state: State, touched: Touched, *, arrived: bool) -> tuple[RefreshStep, ...]:
     def stale(name: str) -> PartitionSet:
         table = made_by(state, name)
         if not table.table.is_base:
@@ -82,7 +82,7 @@ def not_loaded(state: State, tables: Iterable[str]) -> list[int]:
     return arrivals
 
 
-def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate:
+def refresh_time(state: State, steps: tuple[RefreshStep, ...], now_us: int) -> Estimate:
     """How long the steps take on the tracks that there are."""
     left = {
         running.job.table: _left(state, running.job.expected_s, running.started_us, now_us)
@@ -92,7 +92,7 @@ def refresh_time(state: State, steps: tuple[Step, ...], now_us: int) -> Estimate
     free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
     refreshed = {step.table for step in steps}
 
-    def cost(step: Step) -> Estimate:
+    def cost(step: RefreshStep) -> Estimate:
         table = made_by(state, step.table)
         return AT_ONCE if _is_under_way(state, table, refreshed) else _cost(state, table)
 
@@ -118,13 +118,13 @@ def _cost(state: State, table: TableState) -> Estimate:
     return Estimate(expected, max(cost.spread_s, 0.2 * expected))
 
 
-def are_running(state: State, steps: tuple[Step, ...]) -> bool:
+def are_running(state: State, steps: tuple[RefreshStep, ...]) -> bool:
     """Whether all steps are under way, so that it is enough to wait."""
     refreshed = {step.table for step in steps}
     return all(_is_under_way(state, made_by(state, step.table), refreshed) for step in steps)
 
 
-def complete_after(state: State, steps: tuple[Step, ...], tables: Iterable[str], now_us: int) -> int | None:
+def complete_after(state: State, steps: tuple[RefreshStep, ...], tables: Iterable[str], now_us: int) -> int | None:
     """Up to which time the tables will be complete after the steps, as far as one can guess: the newest file that waits
     brings its base table as close to its arrival as the last one did."""
     guessed: dict[str, int] = {}

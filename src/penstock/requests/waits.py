@@ -13,7 +13,7 @@ from penstock.model.partitions import EMPTY, IntervalMap, PartitionSet
 from penstock.model.time import END_US
 
 
-class Awaited:
+class QueryWaits:
     def __init__(self) -> None:
         self._tables: dict[str, IntervalMap[int]] = {}
         # No want is over before this.
@@ -23,7 +23,7 @@ class Awaited:
         return bool(self._tables)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Awaited) and self.dump() == other.dump()
+        return isinstance(other, QueryWaits) and self.dump() == other.dump()
 
     def __contains__(self, table: str) -> bool:
         return table in self._tables
@@ -72,10 +72,8 @@ class Awaited:
     def dump(self) -> dict[str, Any]:
         return {table: [list(piece) for piece in wants.pieces()] for table, wants in self._tables.items()}
 
-    @staticmethod
-    def load(data: dict[str, Any]) -> Awaited:
-        found = Awaited()
+    def load(self, data: dict[str, Any]) -> None:
+        """Add what another one dumped."""
         for table, pieces in data.items():
             for start, end, until in pieces:
-                found.add(table, PartitionSet(((start, end),)), until)
-        return found
+                self.add(table, PartitionSet(((start, end),)), until)
