@@ -1,4 +1,4 @@
-"""Random graphs, changes and orders of completion for the request layer, and a checker that knows nothing of it.
+"""Random graphs for requests, and a checker that knows nothing of how they are merged.
 
 The checker follows single partitions with bit masks: bit k of `all` says that change k has come to the partition by every
 way that leads there, bit k of `any` that it has come by some way. It sees only what a driver reports: changes, starts,
@@ -14,10 +14,6 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US
-from penstock.papers.requests.book import Book, Run, Trigger
-from penstock.papers.requests.request import OWN
-from penstock.papers.requests.triggers.grouping import Grouping, Scheduled
-from penstock.requests.campaign import Backfill
 
 Key = tuple[str, int]
 WINDOWS = [(0, 1), (0, 1), (0, 1), (-1, 0), (-2, 0), (-1, 1)]
@@ -194,103 +190,3 @@ class Checker:
                 if read != now:
                     raise Wrong(f"{key} was made from an old version of {source}")
         # Horizontal consistency follows: whoever reads the same source has read the same, its newest, version.
-
-
-class Driver:
-    """Drives a book in a random order, with failures and events that come twice."""
-
-    def __init__(self, seed: int, trigger: Trigger, shape: Shape | None = None) -> None:
-        self.rng = Random(seed)
-        self.shape = shape or random_shape(self.rng)
-        self.book = Book(self.shape.graph, trigger, self.shape.extent)
-        self.checker = Checker(self.shape)
-        self.stamps: list[tuple[int, int]] = []
-        self.submitted: list[tuple[int, str, list[int]]] = []
-        self.announced: list[tuple[str, PartitionSet]] = []
-        self.running: dict[int, Run] = {}
-        self.ended: list[int] = []
-        self.fail_rate = self.rng.choice([0.0, 0.0, 0.2, 0.4])
-        self.runs: list[tuple[Run, int]] = []
-
-    def run(self, changes: int) -> None:
-        left = changes
-        while left or not self.book.at_rest:
-            what = self.rng.random()
-            if left and what < 0.25:
-                left -= self.change(left)
-            elif self.announced and what < 0.3:
-                self.come()
-            elif self.running and what < 0.6:
-                self.end()
-            elif ready := self.book.ready():
-                self.start(ready)
-            elif self.running:
-                self.end()
-            elif self.announced:
-                self.come()
-            elif left:
-                left -= self.change(left)
-            else:
-                raise Wrong("deadlock: nothing runs and nothing can")
-        self.checker.at_rest()
-
-    def change(self, left: int) -> int:
-        """A change, or two that are known together; how many."""
-        trigger = self.book.trigger
-        count = min(left, self.rng.choice([1, 2]))
-        group = [self.backfill() for _ in range(count)]
-        if isinstance(trigger, Grouping):
-            stamp = trigger.announce(self.book, [Scheduled(0, backfill) for backfill in group])
-            self.announced += [(backfill.table, backfill.partitions) for backfill in group]
-            self.come()
-        else:
-            stamp = self.book.submit(*group)
-        for backfill in group:
-            numbers = self.shape.numbers(backfill.table, backfill.partitions)
-            self.stamps.append((stamp, 1 << self.checker.changed(backfill.table, numbers)))
-            self.submitted.append((stamp, backfill.table, numbers))
-        return count
-
-    def backfill(self) -> Backfill:
-        name = self.rng.choice(list(self.shape.graph.tables))
-        known = self.shape.partitions[name]
-        return Backfill(name, self.shape.set_of(name, self.rng.sample(known, self.rng.randrange(1, len(known) + 1))))
-
-    def come(self) -> None:
-        """One of the announced backfills is there. Two of them may be for the same partitions."""
-        name, partitions = self.announced.pop(self.rng.randrange(len(self.announced)))
-        for other, also in self.announced:
-            if other == name:
-                partitions -= also
-        self.book.trigger.come(self.book, name, partitions)
-
-    def start(self, ready: dict[str, PartitionSet]) -> None:
-        name = self.rng.choice(sorted(ready))
-        partitions = ready[name]
-        if self.rng.random() < 0.3:
-            numbers = self.shape.numbers(name, partitions)
-            partitions = self.shape.set_of(name, self.rng.sample(numbers, self.rng.randrange(1, len(numbers) + 1)))
-        run = self.book.start(name, partitions)
-        self.running[run.id] = run
-        self.checker.started(name, self.shape.numbers(name, run.partitions))
-
-    def end(self) -> None:
-        identity = self.rng.choice(list(self.running))
-        run = self.running.pop(identity)
-        numbers = self.shape.numbers(run.dataset, run.partitions)
-        if self.rng.random() < self.fail_rate:
-            self.checker.gave_up(run.dataset, numbers)
-            assert self.book.fail(identity)
-        else:
-            assert self.book.finish(identity)
-            own = {}
-            for start, end, demand in run.pieces:
-                upto = demand.carried.get(OWN, 0)
-                mask = sum(bit for stamp, bit in self.stamps if stamp <= upto)
-                own |= dict.fromkeys(self.shape.numbers(run.dataset, PartitionSet(((start, end),))), mask)
-            self.checker.published(run.dataset, own, run.pin, self.book.publication)
-            self.runs.append((run, self.book.publication))
-        self.ended.append(identity)
-        if self.rng.random() < 0.2:  # the report comes twice
-            again = self.rng.choice(self.ended)
-            assert not self.book.finish(again) and not self.book.fail(again)

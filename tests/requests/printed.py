@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.papers.requests.world import Checker, Wrong, random_shape
+from tests.requests.world import Checker, Wrong, random_shape
 
 
 @dataclass
