@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import FeedFile
-from penstock.engine.links import Links
-from penstock.engine.load import TAG, FeedReader
+from penstock.engine.spark.links import Links
+from penstock.engine.updates.load import TAG, FeedReader
 from penstock.model.schema import parse_ddl
 from tests.conftest import Write
 from tests.oracle import attach, rows
