@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from penstock.app import Warehouse
-from penstock.engine.spark import start_spark
+from penstock.engine.spark.session import start_spark
 
 REPEATS = 3
 COLUMNS = (

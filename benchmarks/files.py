@@ -16,8 +16,8 @@ from time import monotonic, perf_counter, process_time, sleep
 from sqlalchemy import insert
 
 from penstock.app import Warehouse
-from penstock.engine.arrivals import Arrivals
-from penstock.engine.lookout import Lookout
+from penstock.engine.arrivals.intake import Arrivals
+from penstock.engine.arrivals.watcher import Lookout
 from penstock.store.schema import file
 
 FILES = int(os.environ.get("PENSTOCK_BENCH_FILES", "1000000"))

@@ -22,7 +22,7 @@ from penstock.cli.netops.feeds import DemoFile, Incident, Network, Scale, _csv
 from penstock.control.state import State
 from penstock.control.views.recovery import recoveries
 from penstock.declare.config import RunConfig
-from penstock.engine.spark import start_spark
+from penstock.engine.spark.session import start_spark
 from penstock.model.cost import CostModel
 from penstock.model.time import MINUTE_US, SECOND_US, moment, parse_instant
 from penstock.scheduling.jobs import Decision, Situation

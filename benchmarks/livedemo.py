@@ -23,8 +23,8 @@ from penstock.control.events import Event
 from penstock.control.state import State
 from penstock.declare.settings import write_settings
 from penstock.engine.clock import Clock
-from penstock.engine.executor import Computed
-from penstock.engine.sparkwork import SparkWork
+from penstock.engine.spark.work import SparkWork
+from penstock.engine.updates.executor import Computed
 from penstock.model.time import SECOND_US
 from penstock.requests.job import Job
 from penstock.sim.timeline import timeline

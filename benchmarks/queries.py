@@ -30,9 +30,9 @@ from penstock.app import Warehouse
 from penstock.cli.demo import write_demo
 from penstock.cli.netops.feeds import DemoFile, Network, Scale
 from penstock.cli.netops.generator import deliver
-from penstock.engine.asked import Asked
-from penstock.engine.front import Front
-from penstock.engine.spark import start_spark
+from penstock.engine.desk.front import Front
+from penstock.engine.desk.ticket import Asked
+from penstock.engine.spark.session import start_spark
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.queries.contract import ANY, STRICT, Contract, Weights, WhenStale
 from penstock.queries.outcome import Ending

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from penstock.app import Warehouse
 from penstock.engine.runtime import Runtime
-from penstock.engine.spark import start_spark
+from penstock.engine.spark.session import start_spark
 
 WARM_UP = 15
 REPEATS = 25

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark import is_alive, start_spark
+from penstock.engine.spark.session import is_alive, start_spark
 
 # Timings never decide a test, and a failure can be repeated.
 settings.register_profile("penstock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

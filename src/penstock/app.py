@@ -33,21 +33,21 @@ from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Warehouse as Declared
-from penstock.engine.backup import Backup, backup
+from penstock.engine.arrivals.schemas import FeedSchemas, inferred_schemas
 from penstock.engine.clock import Clock
-from penstock.engine.feeds import FeedSchemas, inferred_schemas
-from penstock.engine.identity import Identity
-from penstock.engine.pausing import Paused, pause, resume
-from penstock.engine.presence import check_presence
-from penstock.engine.reading import restored_state
-from penstock.engine.requesting import Asked, Plan, Requesting
-from penstock.engine.restore import Moved, Restored, copy_project
-from penstock.engine.restore import move as move_data
-from penstock.engine.restore import restore as put_back
-from penstock.engine.verify import Progress, Verified, Verifier, silent
-from penstock.engine.versions import QueryError, QueryResult
-from penstock.engine.waiting import waiting_rows
-from penstock.engine.withdrawing import Withdrawn, give_back, withdraw
+from penstock.engine.commands.feeds import Paused, pause, resume
+from penstock.engine.commands.requests import Asked, Plan, Requesting
+from penstock.engine.commands.withdraw import Withdrawn, give_back, withdraw
+from penstock.engine.desk.versions import QueryError, QueryResult
+from penstock.engine.state_reader import restored_state
+from penstock.engine.updates.waiting_rows import waiting_rows
+from penstock.engine.upkeep.backup import Backup, backup
+from penstock.engine.upkeep.identity import Identity
+from penstock.engine.upkeep.presence import check_presence
+from penstock.engine.upkeep.restore import Moved, Restored, copy_project
+from penstock.engine.upkeep.restore import move as move_data
+from penstock.engine.upkeep.restore import restore as put_back
+from penstock.engine.upkeep.verify import Progress, Verified, Verifier, silent
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.queries.contract import ANY, Contract, Profile
@@ -59,11 +59,11 @@ from penstock.tables import Catalogue
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.answer import Answer
-    from penstock.engine.front import Front
-    from penstock.engine.replication import ReplicaStatus
-    from penstock.engine.retry import Retried
+    from penstock.engine.commands.retry import Retried
+    from penstock.engine.desk.answer import Answer
+    from penstock.engine.desk.front import Front
     from penstock.engine.runtime import Pace, Runtime
+    from penstock.engine.upkeep.replication import ReplicaStatus
 
 
 def check(folder: str | Path) -> list[Problem]:
@@ -153,7 +153,7 @@ class Warehouse:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started when first needed, and again should its process have ended."""
-        from penstock.engine.spark import is_alive, start_spark
+        from penstock.engine.spark.session import is_alive, start_spark
 
         if self._given is not None:
             return self._given
@@ -265,7 +265,7 @@ class Warehouse:
 
     def understand(self, sql: str) -> None:
         """Raises what is wrong with the text of a query; nothing is run for that."""
-        from penstock.engine.texts import Texts
+        from penstock.engine.desk.query_text import Texts
 
         Texts(self.declared, self.declared.declarations.config.queries.functions).understood(sql)
 
@@ -291,7 +291,7 @@ class Warehouse:
         return profiles(self.declared.declarations.config.profiles)
 
     def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
-        from penstock.engine.front import Front, FrontSettings
+        from penstock.engine.desk.front import Front, FrontSettings
 
         check_presence(self.store, self.catalogue)
         config = self.declared.declarations.config
@@ -318,14 +318,14 @@ class Warehouse:
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""
-        from penstock.engine.replica_query import query_replica
+        from penstock.engine.desk.replica_query import query_replica
         from penstock.tables.replica import Replica
 
         return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit, self.declared.zone)
 
     def replicas(self, *, sync: bool = False) -> list[ReplicaStatus]:
         """What each replica has of each table; with `sync`, after everything is copied that it lacks."""
-        from penstock.engine.replication import replicators
+        from penstock.engine.upkeep.replication import replicators
 
         rows: list[ReplicaStatus] = []
         for one in replicators(self.declared, self.store, self.catalogue, self.clock.now_us):
@@ -343,7 +343,7 @@ class Warehouse:
 
     def table(self, name: str) -> DataFrame:
         """The newest version of a table as a DataFrame."""
-        from penstock.engine.rows import read_files
+        from penstock.engine.updates.rows import read_files
 
         self._definition(name)
         check_presence(self.store, self.catalogue)
@@ -358,7 +358,7 @@ class Warehouse:
 
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
-        from penstock.engine.retry import retry
+        from penstock.engine.commands.retry import retry
 
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
 
@@ -380,7 +380,7 @@ class Warehouse:
         elif deep:
             if any(problem.live for problem in found.problems):
                 return found  # what is not whole cannot be read
-            from penstock.engine.recompute import Recompute
+            from penstock.engine.upkeep.recompute import Recompute
 
             schemas = FeedSchemas(self.declared, self.store).fixed(self.spark)
             again = Recompute(self.spark, self.declared, self.store, self.catalogue, schemas, self.clock.now_us)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.declare.placing import by_partitions, keeps
-from penstock.declare.sql_facts import Moved, Within
+from penstock.declare.source_partitions import by_partitions, keeps
+from penstock.declare.sql.facts import Moved, Within
 from penstock.declare.warehouse import Warehouse
 from penstock.model.grain import parse_grain
 from tests.declare.conftest import FEEDS, Check

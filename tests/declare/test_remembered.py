@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.declare import define
+from penstock.declare.analysis_cache import Remembered
 from penstock.declare.project import read_project
-from penstock.declare.remembered import Remembered
 from penstock.declare.warehouse import check_project
 from tests.conftest import Write
 

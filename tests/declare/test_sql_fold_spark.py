@@ -12,7 +12,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from penstock.declare.sqlview import Aggregate, View, analyse
+from penstock.declare.sql.view import Aggregate, View, analyse
 from penstock.model.schema import Column, Schema, ddl
 
 pytestmark = pytest.mark.spark

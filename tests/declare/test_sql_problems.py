@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.declare.sqlview import SqlProblem, analyse, sources
+from penstock.declare.sql.view import SqlProblem, analyse, sources
 from penstock.errors import PenstockError
 from penstock.model.schema import Column
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import pytest
 
-from penstock.declare.sql_facts import SqlProblem
-from penstock.declare.sql_read import LONGEST, read_query
-from penstock.declare.sql_touched import Timed, touched
+from penstock.declare.sql.facts import SqlProblem
+from penstock.declare.sql.read import LONGEST, read_query
+from penstock.declare.sql.touched import Timed, touched
 from penstock.model.grain import parse_grain
 from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.schema import Column

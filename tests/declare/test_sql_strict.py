@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.declare.sqlview import SqlProblem, analyse
+from penstock.declare.sql.view import SqlProblem, analyse
 from penstock.model.schema import parse_ddl
 
 EV = (

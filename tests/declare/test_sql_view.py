@@ -12,7 +12,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.declare.sqlview import Aggregate, Full, Rowwise, View, analyse, separable
+from penstock.declare.sql.view import Aggregate, Full, Rowwise, View, analyse, separable
 from penstock.model.schema import Column
 
 FLOWS = (

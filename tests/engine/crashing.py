@@ -29,13 +29,15 @@ from penstock.control.events import UpdateFinished
 from penstock.control.state import State
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import Warehouse, load_warehouse
-from penstock.engine import baseload, derive, executor, rows, runtime, sparkwork
-from penstock.engine.executor import Executor
-from penstock.engine.lookout import Lookout
-from penstock.engine.provenance import FILE
-from penstock.engine.reading import restored_state
+from penstock.engine import runtime
+from penstock.engine.arrivals.watcher import Lookout
+from penstock.engine.desk.versions import consistent_versions
 from penstock.engine.runtime import Pace, Runtime
-from penstock.engine.versions import consistent_versions
+from penstock.engine.spark import work as sparkwork
+from penstock.engine.state_reader import restored_state
+from penstock.engine.updates import baseload, derive, executor, rows
+from penstock.engine.updates.executor import Executor
+from penstock.engine.updates.provenance import FILE
 from penstock.model.partitions import IntervalMap
 from penstock.requests.job import Job
 from penstock.store.store import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.versions import Candidate, agree
+from penstock.engine.desk.versions import Candidate, agree
 
 
 def version(snapshot: int, edge_us: int, **reflects: int) -> Candidate:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from penstock.engine.answer import python_rows
+from penstock.engine.desk.answer import python_rows
 
 
 def test_instants_are_in_the_zone_wherever_they_stand() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import Event
-from penstock.engine.arrivals import Arrivals
+from penstock.engine.arrivals.intake import Arrivals
 from tests.conftest import Write
 from tests.oracle import attach, rows
 

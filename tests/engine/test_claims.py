@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import FileArrived
-from penstock.engine.asked import Asked
+from penstock.engine.desk.ticket import Asked
 from penstock.model.time import moment
 from penstock.queries.contract import Contract, Freshness, WhenStale
 from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale, Success

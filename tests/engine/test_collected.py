@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.app import Warehouse
-from penstock.engine.rows import RowsProblem, Staged, Writer
-from penstock.engine.spark import session_in
+from penstock.engine.spark.session import session_in
+from penstock.engine.updates.rows import RowsProblem, Staged, Writer
 from penstock.model.grain import WHOLE, Grain, parse_grain
 from tests.conftest import Write
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.control.views.requests import requests
-from penstock.engine.reading import restored_state
-from penstock.engine.requesting import Requesting
+from penstock.engine.commands.requests import Requesting
+from penstock.engine.state_reader import restored_state
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue

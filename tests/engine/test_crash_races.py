@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import arrivals
-from penstock.engine.reading import restored_state
-from penstock.engine.retry import retry
+from penstock.engine.arrivals import intake as arrivals
+from penstock.engine.commands.retry import retry
+from penstock.engine.state_reader import restored_state
 from penstock.store.store import Fenced
 from tests.engine.crashing import DELIVERIES, Delivery, InlineRuntime, Site, check, make_site, stats
 from tests.oracle import attach, rows

@@ -15,7 +15,7 @@ from penstock.app import Warehouse
 from penstock.control.events import Effect, WarehouseDeclared
 from penstock.declare.config import OF_TABLE, FeedConfig, ProjectConfig, TableConfig
 from penstock.declare.effects import EFFECTS, WORDS, changes, told
-from penstock.engine.identity import NotOurs
+from penstock.engine.upkeep.identity import NotOurs
 from penstock.errors import PenstockError
 
 DOCS = Path(__file__).parents[2] / "docs" / "changes.md"

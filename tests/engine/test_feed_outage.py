@@ -10,7 +10,7 @@ import pytest
 from penstock.control.events import FeedCameBack, FeedPaused, FeedResumed, FeedWentOut, UpdateFinished
 from penstock.control.replay import replay
 from penstock.control.views.health import feed_health
-from penstock.engine.pausing import pause, resume
+from penstock.engine.commands.feeds import pause, resume
 from penstock.model.time import MINUTE_US
 from tests.engine.crashing import Crash, InlineRuntime, Site, make_site, stats
 
@@ -93,7 +93,7 @@ def test_outage_crash_return_pause(site: Site) -> None:
 def test_what_updates_take_is_told_in_the_time_of_the_warehouse(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes sixty times as fast: half a second of work is half a minute, which is what periods are compared with."""
     ticks = count()
-    monkeypatch.setattr("penstock.engine.executor.perf_counter", lambda: next(ticks) * 0.5)
+    monkeypatch.setattr("penstock.engine.updates.executor.perf_counter", lambda: next(ticks) * 0.5)
     site.clock.speed = 60.0
     with site.running() as process:
         Delivering(site).file(process)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
-from penstock.engine.feeds import fact_name
+from penstock.engine.arrivals.schemas import fact_name
 from tests.conftest import Write
 from tests.oracle import attach, rows
 

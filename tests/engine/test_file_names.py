@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
-from penstock.engine.links import Links
-from penstock.engine.load import TAG, FeedReader
+from penstock.engine.spark.links import Links
+from penstock.engine.updates.load import TAG, FeedReader
 from penstock.model.schema import parse_ddl
 from penstock.requests.job import FeedFile
 from tests.conftest import Write

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import penstock.engine.flows.history  # noqa: F401
 from penstock.declare.flow_check import SparkSql
 from penstock.engine.flows.realise import FILE, Inputs, realise, refused
-from penstock.engine.rows import RowsProblem, schema_of
+from penstock.engine.updates.rows import RowsProblem, schema_of
 from penstock.flows.activities import (
     Activity,
     Aggregate,

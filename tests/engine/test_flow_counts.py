@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.declare.flow import Rows, flow
 from penstock.declare.flow_check import SparkSql
 from penstock.engine.flows.realise import Inputs, realise
-from penstock.engine.rows import read_files
+from penstock.engine.updates.rows import read_files
 from penstock.flows.activities import Activity, Route
 from penstock.flows.description import Source, Target, typed
 from penstock.flows.report import FlowReport

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import folders
-from penstock.engine.folders import Folder, Tree, Watches
-from penstock.engine.inotify import tells_all
-from penstock.engine.patterns import Pattern
+from penstock.engine.arrivals import folders
+from penstock.engine.arrivals.folders import Folder, Tree, Watches
+from penstock.engine.arrivals.inotify import tells_all
+from penstock.engine.arrivals.patterns import Pattern
 
 PATTERNS = [
     "in/*.csv", "in/**/*.csv", "in/**/a/*.csv", "in/*/a/*.csv", "**/*.csv", "in/a/b.csv", "in/**", "in/[ab].c?v", "in/*/../*.csv",

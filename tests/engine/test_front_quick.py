@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine import lanes
-from penstock.engine.answer import Rows
-from penstock.engine.asked import Asked
-from penstock.engine.front import Front, FrontSettings
+from penstock.engine.desk import lanes
+from penstock.engine.desk.answer import Rows
+from penstock.engine.desk.front import Front, FrontSettings
+from penstock.engine.desk.ticket import Asked
 from penstock.model.time import SECOND_US
 from penstock.queries.choice import Way
 from penstock.queries.contract import Contract, WhenStale
@@ -76,8 +76,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(lanes, "cancel", lambda session, group: None)
     # Every update takes half a second, and every lot is the same.
     ticks = count()
-    monkeypatch.setattr("penstock.engine.executor.perf_counter", lambda: next(ticks) * 0.5)
-    monkeypatch.setattr("penstock.engine.steered.random", lambda: 0.5)
+    monkeypatch.setattr("penstock.engine.updates.executor.perf_counter", lambda: next(ticks) * 0.5)
+    monkeypatch.setattr("penstock.engine.desk.feedback.random", lambda: 0.5)
     Reader.held.set()
     return make_site(tmp_path, monkeypatch)
 

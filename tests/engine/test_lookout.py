@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock.app import Warehouse
-from penstock.engine import lookout as module
-from penstock.engine.arrivals import Arrivals
-from penstock.engine.lookout import Lookout
+from penstock.engine.arrivals import watcher as module
+from penstock.engine.arrivals.intake import Arrivals
+from penstock.engine.arrivals.watcher import Lookout
 from tests.conftest import Write
 
 LONG_S = 60.0
@@ -197,7 +197,7 @@ def test_many_files_that_are_on_record_are_told_from_those_that_are_not(
             ).scan()
 
         assert scan() == 2
-        monkeypatch.setattr("penstock.engine.arrivals._MANY", 0)
+        monkeypatch.setattr("penstock.engine.arrivals.intake._MANY", 0)
         assert scan() == 0
         (folder / "a/1.csv").write_text("k\nb\nc\n")
         (folder / "a/2.csv").write_text("k\nd\n")

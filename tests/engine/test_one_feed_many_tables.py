@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.control import readiness
-from penstock.engine import baseload
-from penstock.engine.retry import retry
+from penstock.engine.commands.retry import retry
+from penstock.engine.updates import baseload
 from penstock.model.time import HOUR_US
 from tests.engine.crashing import InlineRuntime, Site, _base_rows, make_site, stats, write_project
 from tests.oracle import attach, rows

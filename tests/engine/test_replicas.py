@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse, check
-from penstock.engine.versions import QueryError
+from penstock.engine.desk.versions import QueryError
 from penstock.errors import PenstockError
 from penstock.tables.replica import Replica, ReplicaFile
 from tests.conftest import Write

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.engine.rows import RowsProblem, check_partitions_of, partition_start
-from penstock.engine.spark import SparkProblem, session_in
+from penstock.engine.spark.session import SparkProblem, session_in
+from penstock.engine.updates.rows import RowsProblem, check_partitions_of, partition_start
 from penstock.model.grain import Calendar, parse_grain, zone_of
 from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
 from penstock.model.zones import changes

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import UpdateFailed
-from penstock.engine.spark import ENDED, OURS, is_alive, settings_kept, settings_of
+from penstock.engine.spark.session import ENDED, OURS, is_alive, settings_kept, settings_of
 from tests.conftest import JVM, Write
 from tests.engine.test_kill import QUICK_START, command
 from tests.oracle import attach, rows

@@ -16,9 +16,9 @@ from penstock.app import Warehouse
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
-from penstock.engine.reading import restored_state
-from penstock.engine.requesting import Requesting
+from penstock.engine.commands.requests import Requesting
 from penstock.engine.runtime import Pace
+from penstock.engine.state_reader import restored_state
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from penstock.engine.spark import start_spark
+from penstock.engine.spark.session import start_spark
 
 # For a handful of rows compiling a query costs more than running it.
 QUICK = {

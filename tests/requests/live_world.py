@@ -1,6 +1,6 @@
 """Random graphs, changes and orders of completion for the live controller, and what must hold of every update.
 
-Changes are late files, snapshots and backfills. The checker of `tests/papers/requests/world.py`, which knows nothing of how
+Changes are late files, snapshots and backfills. The checker of `tests/requests/world.py`, which knows nothing of how
 the controller decides, follows each of them to each partition. Beyond what it checks, each update of a partition must
 contain all that had come by the first reason for it: the first change of an input, or the first request.
 """
@@ -19,7 +19,7 @@ from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, MINUTE_US
 from penstock.requests.job import Job
 from tests.control.schedule_world import World
-from tests.papers.requests.world import Checker, Key, Shape, Wrong, random_shape
+from tests.requests.world import Checker, Key, Shape, Wrong, random_shape
 
 # Day 0 of a shape, and how many days there are after those that change by themselves.
 FIRST = 19_000

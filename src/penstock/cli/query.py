@@ -28,8 +28,8 @@ from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.queries.outcome import DeadlineMissed, Rejected, Stale
 
 if TYPE_CHECKING:
-    from penstock.engine.answer import Answer
-    from penstock.engine.versions import QueryResult
+    from penstock.engine.desk.answer import Answer
+    from penstock.engine.desk.versions import QueryResult
 
 # There is no answer, as the contract could not be kept.
 NOT_ANSWERED = 4

@@ -18,7 +18,7 @@ from penstock.cli.render import format_size
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.verify import Progress, Verified
+    from penstock.engine.upkeep.verify import Progress, Verified
 
 _MOST = 20
 

@@ -144,10 +144,13 @@ class State:
         ledger = self.ledger
         ledger.number = ledger.applied + 1 if number is None else number
         ledger.event_us = event.at_us
+        before, ledger.touched = ledger.touched, set()
         self._handlers[type(event)](event)
-        for name in ledger.graph.stepped:
-            if self.propagation.is_stuck(ledger.tables[name]) and not self.more_is_coming(name):
-                self.propagation.fall_back(ledger.tables[name], event.at_us)
+        if ledger.graph.stepped:
+            for name in self._told_nothing_more():
+                if self.propagation.is_stuck(ledger.tables[name]) and not self.more_is_coming(name):
+                    self.propagation.fall_back(ledger.tables[name], event.at_us)
+        ledger.touched |= before
         ledger.applied = ledger.number
         if ledger.former:  # anything may have been what they waited for
             ledger.touched.update(ledger.former & ledger.tables.keys())
@@ -156,12 +159,25 @@ class State:
             if event.at_us > self.awaited.next_us:
                 ledger.touched.update(self.awaited.expire(event.at_us))
 
+    def _told_nothing_more(self) -> list[str]:
+        """The tables that go on in steps which this event touched, or to which nothing comes any more since it; in order."""
+        found: set[str] = set()
+        new = [name for name in self.touched if name in self.tables]
+        while new:
+            name = new.pop()
+            if name not in found:
+                found.add(name)
+                if not self._is_moving(self.tables[name]):
+                    new += [edge.table for edge in self.graph.out[name]]
+        return sorted(found.intersection(self.graph.stepped), key=self.graph.rank.__getitem__)
+
     def more_is_coming(self, name: str) -> bool:
         """Whether something is on its way to a table, which may bring its sources abreast."""
-        return any(
-            table.running is not None or ((table.files or table.needs) and not table.failed and not self.paused(table))
-            for table in (self.tables[above] for above in self.graph.ancestors[name])
-        )
+        return any(self._is_moving(self.tables[above]) for above in self.graph.ancestors[name])
+
+    def _is_moving(self, table: TableState) -> bool:
+        waits = bool(table.files or table.needs) and not table.failed and not self.paused(table)
+        return table.running is not None or waits
 
     def fold(self, events: Iterable[tuple[int, Event]]) -> State:
         for number, event in events:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.config import OF_TABLE
 from penstock.declare.problems import Location, Problem, did_you_mean
-from penstock.declare.remembered import Remembered
-from penstock.declare.sqlview import NamedColumn, Shape, SqlProblem, analyse
+from penstock.declare.sql.view import NamedColumn, Shape, SqlProblem, analyse
 from penstock.declare.toml_lines import CONTENT
 from penstock.model.grain import Fixed, Grain, parse_grain
 from penstock.model.schema import Schema, WrongColumns, parse_ddl
@@ -256,7 +256,7 @@ def rule_problems(feed: FeedDeclaration, schema: Shape | None, remembered: Remem
 def _wrong_with(rule: str, feed: str, schema: Shape | None) -> list[str]:
     from sqlglot import exp
 
-    from penstock.declare.sql_model import Block
+    from penstock.declare.sql.model import Block
 
     if not rule.strip():
         return [': expected a condition such as "bytes >= 0"']

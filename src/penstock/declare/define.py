@@ -12,15 +12,15 @@ from dataclasses import replace
 from hashlib import sha256
 
 from penstock.control.declaration import SEAM
+from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fingerprint
 from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT
 from penstock.declare.definition import Definition, aligned, exact_time, foldable_view, schema_of, shape_of
 from penstock.declare.flow_check import check_flow, known_schema, with_unknown
-from penstock.declare.placing import Placing, place
 from penstock.declare.problems import Location, Problem
-from penstock.declare.remembered import Remembered
-from penstock.declare.sqlview import Rowwise, Shape, SqlProblem, View, analyse
+from penstock.declare.source_partitions import Placing, place
+from penstock.declare.sql.view import Rowwise, Shape, SqlProblem, View, analyse
 from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
 from penstock.model.schema import Schema, ddl

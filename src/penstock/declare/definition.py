@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
-from penstock.declare.placing import Placing
 from penstock.declare.project import Declarations
-from penstock.declare.sqlview import Aggregate, OutputColumn, Rowwise, Shape, View
+from penstock.declare.source_partitions import Placing
+from penstock.declare.sql.view import Aggregate, OutputColumn, Rowwise, Shape, View
 from penstock.flows.activities import UNKNOWN
 from penstock.flows.description import TypedFlow
 from penstock.model.grain import WHOLE

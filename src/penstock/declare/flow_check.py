@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sqlview import SqlProblem, View, analyse
+from penstock.declare.sql.view import SqlProblem, View, analyse
 from penstock.flows.activities import UNKNOWN, Activity, Difference, NewKeys, Typed, Wrong
 from penstock.flows.description import Flow, Target, TypedFlow, typed
 from penstock.flows.snapshots import NoSnapshots, of_every_snapshot
@@ -32,7 +32,7 @@ class SparkSql:
     def typed(self, expression: str, columns: Schema) -> Typed:
         from sqlglot import exp
 
-        from penstock.declare.sql_model import Block
+        from penstock.declare.sql.model import Block
 
         known = {_ROWS: [_Known(column.name, None if column.type == UNKNOWN else column.type) for column in columns]}
         try:
@@ -58,7 +58,7 @@ class SparkSql:
     def _possible(self, expression: str, view: View, nodes: list[exp.Expr], window: bool) -> None:
         from sqlglot import exp
 
-        from penstock.declare.sql_functions import is_chance, is_generator
+        from penstock.declare.sql.functions import is_chance, is_generator
 
         if view.parameters and not self.partitioned:
             raise Wrong(

@@ -16,11 +16,11 @@ import traceback
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import DECLARED, FeedDeclaration, TableDeclaration, keyword_lines
 from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config
 from penstock.declare.problems import Location, Problem
-from penstock.declare.remembered import Remembered
-from penstock.declare.sqlfile import SqlFile, read_sql_table
+from penstock.declare.sql.file import SqlFile, read_sql_table
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from penstock.declare.definition import Definition, Warehouse
 from penstock.declare.flow_check import base_flow_problems, keep_snapshots
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
-from penstock.declare.sqlview import SqlProblem, source_lines
+from penstock.declare.sql.view import SqlProblem, source_lines
 from penstock.model.grain import WHOLE, Grain, parse_grain
 from penstock.model.graph import CycleError, Graph
 from penstock.model.relations import Everything, Relation, default_relation, parse_relation

@@ -24,23 +24,23 @@ from penstock.control.events import Event, FileQuarantined, RunStarted, RunStopp
 from penstock.control.snapshot import dump
 from penstock.control.views.health import FeedWatch
 from penstock.declare.warehouse import Warehouse
-from penstock.engine.arrivals import Arrivals
+from penstock.engine.arrivals.earlier_files import offered
+from penstock.engine.arrivals.intake import Arrivals
+from penstock.engine.arrivals.schemas import FeedSchemas
+from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
-from penstock.engine.declaring import declared
-from penstock.engine.executor import Executor
-from penstock.engine.feeds import FeedSchemas
+from penstock.engine.declarations import declared
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
-from penstock.engine.identity import Identity
-from penstock.engine.leftovers import delete_files, sweep, swept, unpublished, written_by_a_job
-from penstock.engine.lookout import Lookout
-from penstock.engine.offering import offered
-from penstock.engine.presence import check_presence
-from penstock.engine.reading import restored_state
-from penstock.engine.replication import Replication
-from penstock.engine.retention import expire
-from penstock.engine.spark import is_alive, session_in
-from penstock.engine.sparkwork import SparkWork
+from penstock.engine.spark.session import is_alive, session_in
+from penstock.engine.spark.work import SparkWork
+from penstock.engine.state_reader import restored_state
+from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
+from penstock.engine.updates.executor import Executor
+from penstock.engine.upkeep.identity import Identity
+from penstock.engine.upkeep.presence import check_presence
+from penstock.engine.upkeep.replication import Replication
+from penstock.engine.upkeep.retention import expire
 from penstock.model.graph import Graph
 from penstock.queries.situation import Updates
 from penstock.requests.job import Job

@@ -206,9 +206,9 @@ class Graph:
         return frozenset(found)
 
     @cached_property
-    def stepped(self) -> tuple[str, ...]:
+    def stepped(self) -> frozenset[str]:
         """The tables that go on from boundary to boundary of a roll-up, while another of their sources is behind it."""
-        return tuple(
+        return frozenset(
             name
             for name in self.order
             if sum(edge.source != name and self.holds(edge) for edge in self.into[name]) > 1

@@ -21,9 +21,7 @@ MODULES = (
     "flows.etl",
     "flows.etl_staging",
     "requests.youtube",
-    "requests.youtube_tree",
     "requests.youtube_queue",
-    "requests.live",
     "queries.unit",
 )
 

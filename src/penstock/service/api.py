@@ -22,10 +22,10 @@ from penstock.app import Warehouse
 from penstock.control.views.explain import explain
 from penstock.control.views.status import overview
 from penstock.declare.contracts import DEFAULT, contract_of
-from penstock.declare.sql_facts import SqlProblem
-from penstock.engine.asked import Asked
-from penstock.engine.front import Busy, Front
-from penstock.engine.versions import QueryError
+from penstock.declare.sql.facts import SqlProblem
+from penstock.engine.desk.front import Busy, Front
+from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.versions import QueryError
 from penstock.queries.contract import Contract
 from penstock.service.limits import Limits, OneTooMany
 from penstock.service.metrics import CONTENT_TYPE, metrics

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from penstock.engine.answer import Answer
-from penstock.engine.asked import Asked
+from penstock.engine.desk.answer import Answer
+from penstock.engine.desk.ticket import Asked
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"

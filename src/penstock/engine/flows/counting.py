@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.engine.spark import SparkProblem
+from penstock.engine.spark.session import SparkProblem
 
 _ADAPTIVE, _RETAINED = "spark.sql.adaptive.enabled", "spark.sql.ui.retainedExecutions"
 # Of so many queries Spark must keep records: several flows may run at once.

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from penstock.engine.flows.realise import HIDDEN, Inputs, extremes, hidden_of, realise, shown, the_one
-from penstock.engine.rows import quoted, schema_of
+from penstock.engine.updates.rows import quoted, schema_of
 from penstock.flows.activities import AttachKey, Difference, NewKeys, Overwrite, Versions
 from penstock.flows.activities.history import CHANGE, CURRENT, VALID_FROM, VALID_TO
 from penstock.model.schema import Column, Schema

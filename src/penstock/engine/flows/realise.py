@@ -11,9 +11,9 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from penstock.engine.provenance import FILE
-from penstock.engine.rows import RowsProblem, quoted, schema_of
-from penstock.engine.spark import settings_kept
+from penstock.engine.spark.session import settings_kept
+from penstock.engine.updates.provenance import FILE
+from penstock.engine.updates.rows import RowsProblem, quoted, schema_of
 from penstock.flows.activities import (
     Activity,
     Aggregate,

@@ -22,8 +22,8 @@ from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_row
 from penstock.engine.flows.memory import rows_held
 from penstock.engine.flows.progress import FlowProgress, StepProgress, tasks_of
 from penstock.engine.flows.realise import HIDDEN, Inputs, Loaded, realise, refused
-from penstock.engine.rows import Staged as Files
-from penstock.engine.rows import quoted, read_files
+from penstock.engine.updates.rows import Staged as Files
+from penstock.engine.updates.rows import quoted, read_files
 from penstock.errors import PenstockError
 from penstock.flows.activities import Activity, Check
 from penstock.flows.description import Source, Target, TypedFlow

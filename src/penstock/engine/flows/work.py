@@ -15,16 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.derive import Derivation, Lookup, Slice, check_partitions
-from penstock.engine.executor import Computed, Made
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.realise import SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
-from penstock.engine.leftovers import remove_written
-from penstock.engine.provenance import FILE, tagged
-from penstock.engine.rows import Staged as Files
-from penstock.engine.rows import Writer, instant_literal, quoted, read_files, within
+from penstock.engine.updates.cleanup import remove_written
+from penstock.engine.updates.derive import Derivation, Lookup, Slice, check_partitions
+from penstock.engine.updates.executor import Computed, Made
+from penstock.engine.updates.provenance import FILE, tagged
+from penstock.engine.updates.rows import Staged as Files
+from penstock.engine.updates.rows import Writer, instant_literal, quoted, read_files, within
 from penstock.flows.activities import Overwrite, Versions
 from penstock.flows.description import Source, TypedFlow, bound
 from penstock.flows.experience import learned

@@ -42,7 +42,7 @@ def _tasks(parameters: Mapping[str, Any], seeds: Sequence[int]) -> list[Any]:
 
 
 def _work(parameters: dict[str, Any]) -> list[Row]:
-    from penstock.engine.spark import start_spark
+    from penstock.engine.spark.session import start_spark
 
     with tempfile.TemporaryDirectory(prefix="penstock-etl-") as scratch:
         spark = start_spark("etl", Path(scratch), {})

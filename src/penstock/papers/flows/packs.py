@@ -24,7 +24,7 @@ from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
 from penstock.engine.flows.realise import Inputs, realise
-from penstock.engine.rows import read_files, struct_of
+from penstock.engine.updates.rows import read_files, struct_of
 from penstock.flows.activities import Activity, Lookup, Union
 from penstock.flows.description import Source, Target, TypedFlow
 from penstock.flows.graph import FlowError

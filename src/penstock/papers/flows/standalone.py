@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engine.flows.memory import storage_bytes
 from penstock.engine.flows.run import FlowRun, World
 from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
-from penstock.engine.rows import Staged, Writer, read_files
+from penstock.engine.updates.rows import Staged, Writer, read_files
 from penstock.flows.description import TypedFlow
 from penstock.flows.gathering import gathered
 from penstock.flows.report import FlowReport

@@ -4,20 +4,20 @@ even split of the waiting budget good, and what is the printed recursion for the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from random import Random
 from time import process_time
 from typing import Any
 
-from penstock.model.partitions import EVERYTHING
+from penstock.model.tables import Table
+from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
+from penstock.papers.requests.live import Arrival, flat, minutes, points, run_live, whole
 from penstock.papers.requests.printed import printed_recursion
-from penstock.papers.requests.simulator import Arrival, Outcome, simulate
-from penstock.papers.requests.triggers import Lazy
-from penstock.papers.requests.youtube import EAGER, LAZY, TRIGGERS, flat, minutes, points, whole
 from penstock.requests.budget import Pipeline, even, split
 from penstock.requests.closure import best_closure, descendants
-from penstock.requests.plan import Backfill
 from penstock.sim.rows import Row, average, averages
 
 # Three tables that are loaded, one that is made from them, three that are made from that.
@@ -49,83 +49,69 @@ def waits_s(split_: str, target_s: float, rate_per_s: float) -> dict[str, float]
 
 # Table 13
 
-_PAPER_13 = {
-    ("ascending", EAGER, False): 14, ("ascending", EAGER, True): 7, ("ascending", LAZY, False): 18, ("ascending", LAZY, True): 7,
-    ("random", EAGER, False): 10, ("random", EAGER, True): 7, ("random", LAZY, False): 14, ("random", LAZY, True): 8,
-    ("descending", EAGER, False): 7, ("descending", EAGER, True): 7, ("descending", LAZY, False): 7, ("descending", LAZY, True): 7,
-}  # fmt: skip
-_ORDERS = ("ascending", "random", "descending")
+# Of each way to run it: the settings of tables that are loaded, and of all tables; how many updates are expected, with what the
+# paper has for versions that come in their order.
+WAYS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], float, int]] = {
+    "default": ({}, {}, 16.0, 18),
+    "patience 10m": ({}, {"patience_us": 600 * SECOND_US}, 13.0, 14),
+    "queue 3m": ({"queue_us": 180 * SECOND_US}, {}, 7.0, 7),
+}
+
+
+def _stages(loads: Mapping[str, Any], every: Mapping[str, Any]) -> list[Table]:
+    return [replace(table, **every, **(loads if table.is_base else {})) for table in whole(STAGES)]
 
 
 def _pipeline(point: Any) -> list[Row]:
     rng = Random(point["seed"])
-    count, at, moments = point["backfills"], 0.0, []
-    for _ in range(count):
+    at, moments = 0.0, []
+    for _ in range(point["changes"]):
         at += rng.uniform(1.0, 30.0)
         moments.append((at, rng.choice(LOADED)))
-    versions = {
-        "ascending": list(range(1, count + 1)),
-        "descending": list(range(count, 0, -1)),
-        "random": rng.sample(range(1, count + 1), count),
-    }
-    rows = []
-    for order in _ORDERS:
-        arrivals = [
-            Arrival(moment, (Backfill(table, EVERYTHING),), version)
-            for (moment, table), version in zip(moments, versions[order], strict=True)
-        ]
-        for trigger in point["triggers"]:
-            for queued in (False, True):
-                waits = waits_s("uneven" if queued else "none", point["target"], count / at)
-                found = simulate(whole(STAGES), TRIGGERS[trigger](), arrivals, minutes, rng, queue_s=waits)
-                rows.append(
-                    {
-                        "experiment": point["experiment"],
-                        "order": order,
-                        "trigger": trigger,
-                        "queueing": queued,
-                        "way": f"{trigger}{', queueing' if queued else ''}",
-                        "seed": point["seed"],
-                        "updates": found.total,
-                        "least": len({table for _, table in moments}) + 4,
-                        "duplicates": found.repeated + found.merged.total(),
-                        "most_late_s": max(found.delay_s[name] for name in BUSINESS),
-                        "paper": _PAPER_13.get((order, trigger, queued)),
-                    }
-                )
+    rows: list[Row] = []
+    for way in point["ways"]:
+        loads, every, _, paper = WAYS[way]
+        for files in (True, False):
+            arrivals = [Arrival(moment, table, file=files) for moment, table in moments]
+            found = run_live(_stages(loads, every), arrivals, minutes, Random(point["seed"]), rounds=5)
+            rows.append(
+                {
+                    "way": way,
+                    "comes_as": "files" if files else "backfills",
+                    "updates": found.total,
+                    "least": len({table for _, table in moments}) + 1 + len(BUSINESS),
+                    "most_late_s": found.most_late_s,
+                    "paper": paper,
+                }
+            )
     return flat(rows, point)
 
 
 def _judge_pipeline(rows: list[Row]) -> list[Finding]:
-    found = averages(rows, "updates", "order", "trigger", "queueing")
-    findings = []
-    for (order, trigger, queued), paper in _PAPER_13.items():
-        at = found.get((order, trigger, queued))
-        if at is None:
-            continue
-        claim = f"{order}, {trigger}{' with queueing' if queued else ''}: {paper} updates"
-        why = ""
-        if at < paper - 1:
-            why = ": fewer, because a request waits for what is on its way to any of its inputs"
-        if order == "descending" and at > paper + 1:
-            why = ": an old version of one source says nothing of the others, so their first versions still count"
-        findings.append(Finding(claim, at <= paper + 1, f"{at:.1f} on average{why}"))
-    late = max((row["most_late_s"] for row in rows if row["queueing"]), default=0.0)
-    findings.append(
-        Finding("with queueing the last stage is at most 10 minutes late", late <= 600, f"{late:.0f} s at most")
-    )
-    return findings
+    found = averages(rows, "updates", "way", "comes_as")
+    late = max((row["most_late_s"] for row in rows if row["way"] == "queue 3m"), default=0.0)
+    return [
+        *(
+            Finding(
+                f"{way}, by {comes_as}: at most {WAYS[way][3]} updates, as in the paper, and about {WAYS[way][2]:g}",
+                at <= WAYS[way][3] and at <= WAYS[way][2] + 1,
+                f"{at:.1f} on average",
+            )
+            for (way, comes_as), at in found.items()
+        ),
+        Finding("with a queue all is there within 10 minutes", late <= 600, f"{late:.0f} s at most"),
+    ]
 
 
 add(
     Experiment(
         "youtube-pipeline",
-        "Table 13: ten backfills of a 3-1-3 pipeline in three orders of versions",
-        {"backfills": 10, "target": 600.0, "triggers": (EAGER, LAZY)},
+        "Table 13: ten changes of a 3-1-3 pipeline, as files and as backfills",
+        {"changes": 10, "ways": tuple(WAYS)},
         points("youtube-pipeline"),
         _pipeline,
         _judge_pipeline,
-        Picture("order", "updates", "way"),
+        Picture("way", "updates", "comes_as"),
     )
 )
 
@@ -137,33 +123,33 @@ def _budget(point: Any) -> list[Row]:
     rng = Random(point["seed"])
     rate = 1.0 / point["interval"]
     at, arrivals = 0.0, []
-    for _ in range(point["backfills"]):
+    for _ in range(point["changes"]):
         at += rng.expovariate(rate)
-        arrivals.append(Arrival(at, (Backfill(rng.choice(LOADED), EVERYTHING),)))
-    rows = []
+        arrivals.append(Arrival(at, rng.choice(LOADED), file=True))
+    rows: list[Row] = []
     for split_ in ("none", "even", "first", "uneven"):
         waits = waits_s(split_, point["target"], rate)
-        found = simulate(whole(STAGES), Lazy(patient=False), arrivals, minutes, Random(point["seed"]), queue_s=waits)
+        tables = [
+            replace(
+                table,
+                queue_us=int(waits.get(table.name, 0.0) * SECOND_US),
+                target_us=int(point["target"] * SECOND_US) if table.name in BUSINESS else None,
+            )
+            for table in whole(STAGES)
+        ]
+        found = run_live(tables, arrivals, minutes, Random(point["seed"]), rounds=5)
         rows.append(
             {
-                "experiment": point["experiment"],
-                "interval": point["interval"],
                 "split": split_,
-                "seed": point["seed"],
-                "target": point["target"],
                 "updates": found.total,
-                "updates_per_backfill": found.total / point["backfills"],
+                "updates_per_change": found.total / point["changes"],
                 "wait_load_s": waits.get("load0", 0.0),
                 "wait_shape_s": waits.get("shape", 0.0),
                 "wait_use_s": waits.get("use0", 0.0),
-                "most_late_s": _latest(found),
+                "most_late_s": found.most_late_s,
             }
         )
     return flat(rows, point)
-
-
-def _latest(found: Outcome) -> float:
-    return max(found.delay_s[name] for name in BUSINESS)
 
 
 def _judge_budget(rows: list[Row]) -> list[Finding]:
@@ -191,7 +177,7 @@ add(
     Experiment(
         "youtube-budget",
         "Beyond the paper: the waiting budget of a 3-1-3 pipeline, split evenly or not",
-        {"interval": (15.0, 30.0, 60.0, 120.0), "backfills": 300, "target": 1200.0},
+        {"interval": (15.0, 30.0, 60.0, 120.0), "changes": 300, "target": 1200.0},
         points("youtube-budget", "interval"),
         _budget,
         _judge_budget,

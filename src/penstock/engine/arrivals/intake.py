@@ -1,0 +1,233 @@
+"""Sees delivered files and turns them into events, each file once.
+
+A file is known by its name and checksum. One that comes again unchanged is nothing new, one that was loaded and has
+other content now is a correction. A file that may still be written to (it changed a moment ago) is left for later. One that
+cannot be read, or that was gone when it was to be loaded, is told and looked at again until it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from penstock.control.events import Event, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.declare.api import FeedDeclaration
+from penstock.engine.arrivals.folders import Seen, Tree, Watches
+from penstock.engine.arrivals.inspect import checksum_of, look_at
+from penstock.engine.arrivals.landing import Landing
+from penstock.engine.arrivals.patterns import Pattern
+from penstock.engine.arrivals.records import Malformed
+from penstock.engine.updates.provenance import order_of
+from penstock.model.grain import zone_of
+from penstock.model.schema import Schema
+from penstock.model.time import parse_instant
+from penstock.requests.job import FeedFile
+from penstock.store.store import Store
+
+_AT_ONCE = 500
+# From so many files on, what is on record is read in one go.
+_MANY = 5_000
+EMPTY = "the file is empty"
+# Seen, but gone, changed or not to be opened when it was wanted. Nothing is wrong with it, as far as is known.
+UNREAD = "unread"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at a file gave."""
+
+    file: FeedFile
+    mtime_ns: int
+    # Why it must be set aside.
+    reason: str | None
+    promise: PunctuationArrived | None
+    # Nothing is known of its content, as it could not be opened.
+    unread: bool = False
+
+
+class Arrivals:
+    """Looks at the folders of all feeds; one instance per running process."""
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        feeds: list[FeedDeclaration],
+        schema_of: Callable[[str], Schema | None],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._schema_of = schema_of
+        self._now_us = now_us
+        self.watches = Watches()
+        self.landings = {feed.name: Landing(feed, folder, self.watches) for feed in feeds}
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there are files that changed a moment ago."""
+        return any(landing.unsettled for landing in self.landings.values())
+
+    def scan(self) -> int:
+        """Look at everything there is, log what is new, and return how many events that made."""
+        made = 0
+        for landing in self.landings.values():
+            with landing.lock:
+                landing.look()
+                made += self.log(landing)
+        return made
+
+    def log(self, landing: Landing) -> int:
+        """Log what was found, and return how many events that made."""
+        ready = landing.ready()
+        if len(ready) > _MANY:
+            ready = self._unknown(landing, ready)
+        made = sum(self._log(landing, ready[start : start + _AT_ONCE]) for start in range(0, len(ready), _AT_ONCE))
+        landing.logged()
+        return made
+
+    def _unknown(self, landing: Landing, found: list[tuple[str, Seen]]) -> list[tuple[str, Seen]]:
+        """Without the files that are on record as they are: at a start these are nearly all."""
+        with self._store.read() as conn:
+            known = dict(self._store.stamps(conn, landing.feed.name))
+        left = []
+        for path, seen in found:
+            if known.get(self._uri(path)) == (seen.size, seen.mtime_ns):
+                landing.taken(path)
+            else:
+                left.append((path, seen))
+        return left
+
+    def is_marker(self, feed: str, uri: str) -> bool:
+        """Whether a file holds a promise, no rows."""
+        return self.landings[feed].is_marker(str(self._folder / uri))
+
+    def promised(self, feed: FeedDeclaration) -> int | None:
+        """Up to which time the markers that lie there promise that all has come."""
+        found = []
+        if feed.config.punctuation:
+            tree = Tree(Pattern(self._folder, feed.config.punctuation))
+            tree.look()
+            for path in tree.fresh:
+                with suppress(Malformed, OSError):
+                    found.append(self._promise(feed, path, 0).upto_us)
+        return max(found, default=None)
+
+    def look_again(self, feed: str, uri: str) -> None:
+        """A file could not be loaded; it may be there again before anyone saw that it was gone."""
+        if feed in self.landings:
+            self.landings[feed].look_again(str(self._folder / uri))
+
+    def close(self) -> None:
+        self.watches.close()
+
+    def _uri(self, path: str) -> str:
+        """The name by which a file goes; bytes that are no text are spelled out."""
+        begin = f"{self._folder}/"
+        name = path[len(begin) :] if path.startswith(begin) else path
+        return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+    def _log(self, landing: Landing, fresh: list[tuple[str, Seen]]) -> int:
+        feed = landing.feed
+        with self._store.read() as conn:
+            rows = self._store.known_files(conn, feed.name, [self._uri(path) for path, _ in fresh])
+        schema = self._schema_of(feed.name)
+        looks: list[_Look] = []
+        for path, found in fresh:
+            uri = self._uri(path)
+            row = rows.get(uri)
+            if row is None or row.size_bytes != found.size or row.mtime_ns != found.mtime_ns:
+                try:
+                    looks.append(self._look(feed, schema, path, found, landing.is_marker(path)))
+                except FileNotFoundError:
+                    landing.forget(path)
+                    continue
+                except Exception as error:
+                    # Not remembered as seen: it is tried again at the next look.
+                    landing.forget(path)
+                    looks += self._not_read(path, found, rows.get(uri), _why_not(error, feed))
+                    continue
+            landing.taken(path)
+        events: list[Event] = []
+        if looks:
+            with self._store.write() as conn:
+                # Asked again, now that nobody else writes: a load of the file may have ended while we looked at it.
+                rows = self._store.known_files(conn, feed.name, [look.file.uri for look in looks])
+                for look in looks:
+                    events += self._record(conn, feed, look, rows.get(look.file.uri))
+                self._store.append(conn, events)
+        return len(events)
+
+    def _not_read(self, path: str, found: Seen, row: Any, reason: str) -> list[_Look]:
+        if row is not None and row.status == UNREAD and row.reason == reason:
+            return []  # told already
+        checksum = row.checksum if row is not None else ""
+        return [_Look(FeedFile(self._uri(path), checksum, found.size, self._now_us()), 0, reason, None, unread=True)]
+
+    def _look(self, feed: FeedDeclaration, schema: Schema | None, path: str, found: Seen, marker: bool) -> _Look:
+        now_us = self._now_us()
+        reason: str | None = None
+        promise: PunctuationArrived | None = None
+        try:
+            if not path.isascii():
+                path.encode()
+            if marker:
+                promise = self._promise(feed, path, now_us)
+                checksum = checksum_of(Path(path))
+            else:
+                look = look_at(Path(path), feed.config, schema)
+                checksum, reason = look.checksum, EMPTY if look.empty else None
+        except Malformed as malformed:
+            checksum, reason = checksum_of(Path(path)), str(malformed)
+        return _Look(FeedFile(self._uri(path), checksum, found.size, now_us), found.mtime_ns, reason, promise)
+
+    def _record(self, conn: Connection, feed: FeedDeclaration, look: _Look, row: Any) -> list[Event]:
+        """Write down what was seen of a file; gives the event that it is, if it is one."""
+        # It has arrived now that it is known, and while nobody else writes: the log is in the order of its times.
+        now_us = self._now_us()
+        file = replace(look.file, arrived_us=now_us)
+        if look.unread:
+            assert look.reason is not None
+            self._store.put_file(conn, feed.name, file, 0, UNREAD, look.reason)
+            return [FileQuarantined(now_us, feed.name, file, look.reason)]
+        if row is not None and row.checksum == file.checksum and row.status != UNREAD:
+            # Touched, not changed: keep what is known of it.
+            self._store.touch_file(conn, feed.name, file.uri, file.size_bytes, look.mtime_ns)
+            return []
+        span = self._store.loaded_span(conn, feed.name, file.uri) if row is not None else None
+        if look.reason == EMPTY and span is not None:
+            # A loaded file that says nothing now says that there are no rows.
+            look = replace(look, reason=None)
+        status = "quarantined" if look.reason is not None else "loaded" if look.promise is not None else "pending"
+        file = replace(file, order=order_of(feed.config.order, file.uri, look.mtime_ns))
+        file = self._store.put_file(conn, feed.name, file, look.mtime_ns, status, look.reason)
+        if look.reason is not None:
+            return [FileQuarantined(now_us, feed.name, file, look.reason)]
+        if look.promise is not None:
+            return [replace(look.promise, at_us=now_us)]
+        if span is not None:
+            return [FileRewritten(now_us, feed.name, file, span)]
+        return [FileArrived(now_us, feed.name, file)]
+
+    def _promise(self, feed: FeedDeclaration, path: str, now_us: int) -> PunctuationArrived:
+        text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+        try:
+            return PunctuationArrived(now_us, feed.name, parse_instant(text, zone_of(feed.zone)))
+        except ValueError as error:
+            raise Malformed(f"a marker file must hold one time: {error}") from None
+
+
+def _why_not(error: Exception, feed: FeedDeclaration) -> str:
+    """Why nothing is known of a file."""
+    if isinstance(error, IsADirectoryError):
+        return f"is a folder, expected a file; for the files in it write {feed.config.path}/*"
+    if isinstance(error, UnicodeEncodeError):
+        return "has a name that is not UTF-8; rename it"
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}; it is tried again"
+    return f"cannot be looked at: {type(error).__name__}: {str(error)[:300]}; it is tried again"

@@ -1,0 +1,148 @@
+"""What a query can read at this moment: the newest snapshot if nothing is on its way to what it touches, else the newest older
+state that all its tables have in common; and how fresh either is.
+
+The state of the core and the snapshot must be of the same moment, so both are taken inside one transaction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from penstock.control.query_inputs import Touched, is_settled, not_loaded
+from penstock.control.state import State
+from penstock.control.views.inputs import WaitingRows
+from penstock.engine.desk.versions import QueryError, Version, consistent_versions
+from penstock.store.store import Store
+from penstock.tables import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Versions of tables that can be read together."""
+
+    versions: tuple[Version, ...]
+    # All reflect the same state of their sources.
+    consistent: bool
+    # Complete up to here; None if the query reads no table of the project.
+    complete_us: int | None
+    # When the updates arrived that are not in it, in order.
+    missing_us: tuple[int, ...]
+    as_of_us: int
+    # What has no versions of its own (quarantined rows) is read here.
+    head: int
+    newest: bool = True
+    # Whether all rows of its tables with an earlier time are in; else only all that came from their sources.
+    final: bool = True
+    # Rows that are there but wait for other sources, of all that its tables are made from.
+    waiting: tuple[WaitingRows, ...] = ()
+
+    @property
+    def claimed_us(self) -> int | None:
+        """Complete up to here, as far as that can be said."""
+        return self.complete_us if self.final and self.complete_us else None
+
+    @property
+    def lag(self) -> int:
+        """So many updates have arrived and are not in it."""
+        return len(self.missing_us)
+
+    def lag_at(self, at_us: int) -> int:
+        """So many of them had arrived at that time."""
+        return bisect_right(self.missing_us, at_us)
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        """Readings with the same key show the same rows."""
+        return tuple((version.table, version.snapshot) for version in self.versions) or (("", self.head),)
+
+
+def newest(state: State, touched: Touched, now_us: int) -> Reading | None:
+    """The newest snapshot, if it is a consistent state as far as the query sees; from the state alone."""
+    _check_exists(state, touched)
+    if not is_settled(state, touched):
+        return None
+    versions = tuple(_newest_version(state, name, True) for name in touched)
+    return _reading(state, versions, True, not_loaded(state, touched), now_us)
+
+
+def readings(
+    store: Store, catalogue: Catalogue, conn: Connection, state: State, touched: Touched, now_us: int
+) -> list[Reading]:
+    """Everything that could be read now, newest first; the state must be that of the transaction."""
+    best = newest(state, touched, now_us)
+    if best is not None:
+        return [best]
+    anyway = tuple(_newest_version(state, name, False) for name in touched)
+    found = [_measured(store, conn, state, anyway, False, now_us)]
+    older = tuple(consistent_versions(store, catalogue, conn, list(touched), _abreast(state, touched)).values())
+    if all(version.consistent for version in older):
+        one = _measured(store, conn, state, older, True, now_us)
+        found.append(replace(one, newest=False))
+    return found
+
+
+def _abreast(state: State, tables: Iterable[str]) -> list[list[str]]:
+    """Views of the same base tables that follow them as data come: they are to be read as of the same time."""
+    groups: dict[frozenset[str], list[str]] = {}
+    for name in tables:
+        table = state.tables[name].table
+        if not table.is_base and table.when == "continuous" and state.graph.has_time[name]:
+            groups.setdefault(frozenset(state.graph.origins[name]), []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _check_exists(state: State, tables: Iterable[str]) -> None:
+    for name in tables:
+        table = state.tables.get(name)
+        if table is None or not table.exists:
+            raise QueryError(
+                f"table `{name}` has nothing to read yet; `penstock explain {name}` says what it waits for"
+            )
+
+
+def _newest_version(state: State, name: str, settled: bool) -> Version:
+    table = state.tables[name]
+    bases = state.graph.origins[name]
+    reflects = (
+        {base: state.tables[base].snapshot for base in bases} if settled or table.table.is_base else table.reflects
+    )
+    at_us = table.last_finished_us or 0
+    return Version(name, table.snapshot, table.edge_us, at_us, state.snapshot, settled, reflects)
+
+
+def _measured(
+    store: Store, conn: Connection, state: State, versions: tuple[Version, ...], consistent: bool, now_us: int
+) -> Reading:
+    """With what the versions lack: updates that are not loaded, and updates that were published by base tables and are not in them."""
+    missing = not_loaded(state, [version.table for version in versions])
+    reflected: dict[str, int] = {}
+    for version in versions:
+        for base in state.graph.origins[version.table]:
+            upto = version.reflects.get(base, 0)
+            if state.graph.has_time[version.table] and state.graph.has_time[base] and version.complete_us is not None:
+                # A table that goes step by step has of what its base published only the rows up to its own edge.
+                upto = store.snapshot_upto(conn, base, upto, version.complete_us)
+            reflected[base] = min(upto, reflected.get(base, state.tables[base].snapshot))
+    for base, snapshot in reflected.items():
+        missing += store.files_after(conn, base, snapshot)
+    return _reading(state, versions, consistent, missing, now_us)
+
+
+def _reading(state: State, versions: tuple[Version, ...], consistent: bool, missing: list[int], now_us: int) -> Reading:
+    since = min(missing, default=None)
+    edges = [_complete(state, version, now_us, since) for version in versions]
+    final = all(state.graph.final[version.table] or not state.graph.has_time[version.table] for version in versions)
+    complete = min(edges, default=None)
+    return Reading(versions, consistent, complete, tuple(sorted(missing)), now_us, state.snapshot, final=final)
+
+
+def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:
+    """A table that flows with time says itself how far it is complete. One that does not is as of now, or as of the first
+    change that it lacks."""
+    if state.graph.has_time[version.table]:
+        return version.complete_us if version.complete_us is not None else 0
+    return now_us if missing_since_us is None else min(now_us, missing_since_us)

@@ -1,0 +1,350 @@
+"""Computing a derived table: full, partition by partition or many at once, or folded from the rows that came.
+
+Every source is read at one snapshot and only up to the trailing edge, so that the result is that of one state of its
+sources whatever is published meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.declare.sql.view import Aggregate, Rowwise
+from penstock.declare.warehouse import Definition, Warehouse
+from penstock.engine.spark.session import settings_kept
+from penstock.engine.updates.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
+from penstock.engine.updates.rows import within as rows_within
+from penstock.engine.updates.shared_scan import SharedReads
+from penstock.engine.updates.times import time_range
+from penstock.errors import PenstockError
+from penstock.model.grain import WHOLE, zone_of
+from penstock.model.graph import Graph
+from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
+from penstock.model.schema import Schema
+from penstock.model.tables import Edge
+from penstock.model.time import BEGIN_US, END_US, FIRST_US, LAST_US, format_instant, moment
+from penstock.requests.job import Job
+from penstock.requests.needs import Piece, partitions_of
+from penstock.tables import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Files of one table as one job reads them."""
+
+    files: tuple[DataFile, ...]
+    paths: tuple[str, ...]
+    schema: Schema
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+class Lookup(Protocol):
+    """The files of a table at the job's snapshot: those of some partitions, or all; only those with content after a
+    snapshot; described by the statistics of one column."""
+
+    def __call__(
+        self, table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
+    ) -> Slice: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows for some partitions of a table, which replace what is there or come in addition."""
+
+    frame: DataFrame
+    partitions: PartitionSet
+    append: bool
+    input_bytes: int
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What a Python view that asks for `partition` gets: the partition that it is to compute."""
+
+    start_us: int
+    end_us: int
+    zone: tzinfo = UTC
+
+    @property
+    def start(self) -> datetime:
+        """In the project's zone."""
+        return moment(self.first_us, self.zone)
+
+    @property
+    def end(self) -> datetime:
+        return moment(self.last_us, self.zone)
+
+    @property
+    def first_us(self) -> int:
+        return max(self.start_us, FIRST_US)
+
+    @property
+    def last_us(self) -> int:
+        return min(self.end_us, LAST_US)
+
+
+class Derivation:
+    def __init__(
+        self,
+        session: SparkSession,
+        warehouse: Warehouse,
+        job: Job,
+        lookup: Lookup,
+        shared: SharedReads | None = None,
+    ) -> None:
+        self.session = session
+        self.definition: Definition = warehouse.definitions[job.table]
+        self.warehouse = warehouse
+        self.graph: Graph = warehouse.graph
+        self.job = job
+        self.lookup = lookup
+        self.shared = shared
+        self.grain = self.definition.table.grain
+        self.bytes = 0
+
+    def outputs(self) -> tuple[list[Output], str]:
+        """What to write, and in a few words how it was computed."""
+        if not self._folds():
+            return [self._recompute(self.job.pieces)], "full"
+        # Usually all pieces share one need and this is one query.
+        groups: dict[tuple[int, int], list[Piece]] = {}
+        again: list[Piece] = []
+        for piece in self.job.pieces:
+            if piece.need.append:
+                groups.setdefault((piece.need.since, piece.need.edge_us), []).append(piece)
+            else:
+                again.append(piece)
+        outputs = [self._fold(list(groups.values()))]
+        if again:
+            outputs.append(self._recompute(tuple(again)))
+        return outputs, "fold" if not again else "fold and full"
+
+    def _folds(self) -> bool:
+        if not self.definition.table.foldable or not any(piece.need.append for piece in self.job.pieces):
+            return False
+        if self.job.anew:
+            return False
+        view = self.definition.view
+        assert view is not None
+        if isinstance(view.how, Aggregate) and view.how.state:
+            # Files rewritten by someone else lost what folding needs.
+            stored = self.lookup(self.job.table, partitions_of(self.job.pieces), None).files
+            wanted = {column.name for column in view.how.state}
+            return all(wanted <= set(file.physical.split(",")) for file in stored)
+        return True
+
+    # Full
+
+    def _recompute(self, pieces: Sequence[Piece]) -> Output:
+        """A partition keeps the rows of what the view gives for it whose time lies in it."""
+        partitions = partitions_of(list(pieces))
+        if self.grain is WHOLE or not self.graph.has_time[self.job.table]:
+            frame = self._view(partitions, None)
+        elif self.definition.at_once:
+            frame = self._cut(self._view(partitions, None), partitions)
+        else:
+            single = [PartitionSet(((start, self.grain.shift(start, 1)),)) for start in partitions.starts(self.grain)]
+            frames = [self._cut(self._view(each, each.intervals[0]), each) for each in single if self.has_input(each)]
+            # Without input there are no rows, but the columns must be known.
+            frame = (
+                reduce(DataFrame.unionAll, frames) if frames else self._view(single[0], single[0].intervals[0]).limit(0)
+            )
+        return Output(frame, partitions, False, self.bytes, self._hidden())
+
+    def has_input(self, partition: PartitionSet) -> bool:
+        """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
+        for every hour that nothing happened in, back to the first record ever. And only up to the edge: one that lies behind
+        it was made when its sources had been declared to be further."""
+        if self.job.edge_us is not None and partition.intervals[0][0] >= self.job.edge_us:
+            return False
+        return any(
+            self.lookup(edge.source, _unless_everything(edge.map.required(partition)), None).files
+            for edge in self.graph.into[self.job.table]
+            if self.graph.has_time[edge.source]
+        )
+
+    def _hidden(self) -> tuple[str, ...]:
+        view = self.definition.view
+        if view is None or not isinstance(view.how, Aggregate) or not self.definition.table.foldable:
+            return ()
+        return tuple(column.name for column in view.how.state)
+
+    def _view(self, partitions: PartitionSet, one: Interval | None) -> DataFrame:
+        """The view's rows for some partitions."""
+        frames = self.sources(partitions)
+        view = self.definition.view
+        if view is None:
+            return self._called(frames, one)
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        sql = view.sql
+        if isinstance(view.how, Aggregate) and self.definition.table.foldable:
+            sql = view.how.delta_sql  # over all rows it gives the whole result, with the state that folding needs
+        if view.parameters:
+            assert one is not None
+            partition = PartitionContext(*one)
+            sql = view.parsed.with_moments({"partition_start": partition.first_us, "partition_end": partition.last_us})
+        return self.session.sql(sql)
+
+    def sources(
+        self, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
+    ) -> dict[str, DataFrame]:
+        """The rows of each source that some partitions are made from; `seen` is told the files of each."""
+        return {edge.source: self._source(edge, partitions, seen) for edge in self.graph.into[self.job.table]}
+
+    def _called(self, frames: dict[str, DataFrame], one: Interval | None) -> DataFrame:
+        function = self.definition.declaration.function
+        assert function is not None
+        extra = {}
+        if self.definition.wants_partition:
+            extra["partition"] = PartitionContext(*(one or (BEGIN_US, END_US)), zone_of(self.warehouse.zone))
+        with settings_kept(self.session):
+            result = function(**frames, **extra)
+        if not isinstance(result, DataFrame):
+            raise RowsProblem(
+                f"the function of `{self.job.table}` returned {type(result).__name__}, expected a DataFrame"
+            )
+        return result
+
+    def _source(
+        self, edge: Edge, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
+    ) -> DataFrame:
+        within = _unless_everything(edge.map.required(partitions))
+        found = self.lookup(edge.source, within, None)
+        seen((edge.source, found))
+        self.bytes += found.size_bytes
+        return self._until_edge(edge, self._read(edge.source, found))
+
+    def _read(self, source: str, found: Slice) -> DataFrame:
+        if self.shared is not None:
+            return self.shared.read(source, found.paths, found.schema, found.size_bytes)
+        return read_files(self.session, found.paths, found.schema, found.size_bytes)
+
+    def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
+        """Only rows before the trailing edge."""
+        time = self.warehouse.definitions[edge.source].time
+        if self.job.edge_us is None or time is None or not self.graph.holds(edge) or edge.source == self.job.table:
+            return frame
+        return frame.where(f"{quoted(time)} < {instant_literal(edge.map.cut(self.job.edge_us))}")
+
+    def _cut(self, frame: DataFrame, partitions: PartitionSet) -> DataFrame:
+        """Only those rows of what was computed for some partitions that are theirs. Others are made where they belong; but
+        if no other partition reads what they are made of, they would be lost, and that is an error. A row without a time goes
+        on: who writes it says what is wrong with it."""
+        definition = self.definition
+        timed = [e for e in self.graph.into[self.job.table] if e.source != e.table and self.graph.has_time[e.source]]
+        exact = all(edge.map.required(partitions) == partitions for edge in timed)
+        if definition.table.grain is WHOLE or (exact and definition.in_place):
+            return frame
+        assert definition.time is not None
+        time = quoted(definition.time)
+        inside = f"{time} is null or {rows_within(definition.time, partitions)}"
+        if not exact or definition.placed:
+            return frame.where(inside)
+        found = f"`{definition.name}` gave a row of another partition than it was asked for, of "
+        hint = (
+            ": its time column must lie in the partition that the row is made for; check `time`, or say how the source "
+            "is read with `sources`"
+        )
+        error = f"raise_error(concat('{found}', cast({time} as string), '{hint}'))"
+        return frame.where(f"case when {inside} then true else {error} end")
+
+    # Folding
+
+    def _fold(self, groups: list[list[Piece]]) -> Output:
+        """Fold what came into what is stored; one scan per group of pieces that lack the same rows, one write."""
+        view = self.definition.view
+        assert view is not None
+        deltas = [self._delta(pieces) for pieces in groups]
+        delta = reduce(DataFrame.unionAll, deltas)
+        partitions = partitions_of([piece for pieces in groups for piece in pieces])
+        if isinstance(view.how, Rowwise):
+            return Output(delta, partitions, True, self.bytes)
+        assert isinstance(view.how, Aggregate)
+        stored = self.lookup(self.job.table, partitions, None)
+        self.bytes += stored.size_bytes
+        if not stored.files:
+            return Output(delta, partitions, False, self.bytes, self._hidden())
+        both = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes).unionAll(delta)
+        if self.bytes <= SMALL_BYTES:
+            both = both.coalesce(1)
+        both.createOrReplaceTempView("_penstock_rows")
+        merged = self.session.sql(view.how.group_sql("_penstock_rows"))
+        return Output(merged, partitions, False, self.bytes, self._hidden())
+
+    def _delta(self, pieces: list[Piece]) -> DataFrame:
+        """What rows that the partitions do not contain yet give: all of newer files, and of older ones those that
+        waited for the trailing edge."""
+        view = self.definition.view
+        assert view is not None and isinstance(view.how, Rowwise | Aggregate)
+        (edge,) = self.graph.into[self.job.table]
+        need = pieces[0].need
+        within = _unless_everything(edge.map.required(partitions_of(pieces)))
+        newer = self.lookup(edge.source, within, need.since - 1)
+        self.bytes += newer.size_bytes
+        rows = self._until_edge(edge, self._read(edge.source, newer))
+        time = self.warehouse.definitions[edge.source].time
+        if self.job.edge_us is not None and time is not None:
+            waited = self._waited(edge, within, newer, need.edge_us, time)
+            rows = rows.unionAll(waited) if waited is not None else rows
+        rows.createOrReplaceTempView(edge.source)
+        return self.session.sql(view.how.delta_sql)
+
+    def _waited(
+        self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str
+    ) -> DataFrame | None:
+        """Rows of older files that lie between the table's old and its new edge: whatever held them back, and whether or
+        not it still would. The statistics say which files have any, most often none."""
+        assert self.job.edge_us is not None
+        grain = edge.map.source
+        reach = PartitionSet.of((grain.floor(edge_us) if edge_us > BEGIN_US else BEGIN_US, END_US))
+        asked = None if grain is WHOLE else reach if within is None else within & reach
+        every = self.lookup(edge.source, asked, None, time)
+        known = {file.id for file in newer.files}
+        older = [
+            (file, path)
+            for file, path in zip(every.files, every.paths, strict=True)
+            if file.id not in known and self._meets(file, time, edge_us, edge.map.cut(self.job.edge_us))
+        ]
+        if not older:
+            return None
+        size = sum(file.size_bytes for file, _ in older)
+        self.bytes += size
+        frame = self._until_edge(edge, read_files(self.session, [path for _, path in older], every.schema, size))
+        return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
+
+    def _meets(self, file: DataFile, time: str, low_us: int, high_us: int) -> bool:
+        """Whether a file may have rows between two times."""
+        ranges = time_range([file], time, zone_of(self.warehouse.zone))
+        return not ranges or (ranges[0][0] < high_us and ranges[0][1] > low_us)
+
+
+def _unless_everything(partitions: PartitionSet) -> PartitionSet | None:
+    return None if partitions == EVERYTHING else partitions
+
+
+def check_partitions(table: str, files: Sequence[DataFile], partitions: PartitionSet, partitioned: bool) -> None:
+    """A view may only give rows of the partitions that it was asked for."""
+    if not partitioned:
+        return
+    outside = [file for file in files if file.partition_us not in partitions]
+    if outside:
+        rows = sum(file.records for file in outside)
+        raise ViewProblem(
+            f"`{table}` gave {rows} rows of other partitions than it was asked for, for example of "
+            f"{format_instant(outside[0].partition_us)} UTC: its time column must lie in the partition that the row is made for; "
+            "check `time`, or say how the source is read with `sources`"
+        )
+
+
+class ViewProblem(PenstockError):
+    pass

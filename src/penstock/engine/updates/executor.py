@@ -1,0 +1,377 @@
+"""Carries out one job: compute, then publish. Publishing is one transaction: the files of all tables that the job
+changed, the event, the versions, the state of the loaded files. Before it nothing is visible, after it everything is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+from sqlalchemy import Connection
+
+from penstock.control.events import Event, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
+from penstock.declare.warehouse import Warehouse
+from penstock.engine.arrivals.intake import UNREAD
+from penstock.engine.updates.cleanup import job_folder
+from penstock.engine.updates.times import time_range
+from penstock.errors import PenstockError
+from penstock.flows.report import FlowReport
+from penstock.model.grain import WHOLE, zone_of
+from penstock.model.partitions import Interval, PartitionSet
+from penstock.model.schema import Schema
+from penstock.requests.job import FeedFile, Job, PublishedTable
+from penstock.requests.needs import changed_by
+from penstock.store.store import Fenced, Store
+from penstock.tables import Catalogue, Change, DataFile, Note, SchemaConflict
+
+
+class BadFiles(PenstockError):
+    """Delivered files that cannot be loaded after all."""
+
+    def __init__(self, found: Sequence[tuple[FeedFile, str]]) -> None:
+        self.found = tuple(found)
+        super().__init__("; ".join(f"{file.uri}: {reason}" for file, reason in found))
+
+
+@dataclass(frozen=True)
+class Made:
+    """Files that a job wrote for one table."""
+
+    table: str
+    schema: Schema
+    files: tuple[DataFile, ...]
+    # Partitions whose files end: () none, None all of the table.
+    replace: tuple[Interval, ...] | None = ()
+    # Single files that end.
+    drop: tuple[int, ...] = ()
+    # The event times of rows that are gone with those; and whether the files hold nothing but rows that stay.
+    lost: tuple[Interval, ...] = ()
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Computed:
+    made: tuple[Made, ...]
+    how: str
+    quarantined_rows: int = 0
+    # Of a flow: the rows of its activities, times, memory.
+    report: FlowReport | None = None
+    # Of a load: in which stretches of time each file has rows.
+    spans: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+    # Of a load: its files, each with what orders it.
+    files: tuple[FeedFile, ...] = ()
+    # And how each was read.
+    readings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Compute(Protocol):
+    """The data work of a job. Spark does it; tests of crashes use a small one without Spark."""
+
+    def run(self, job: Job, folder: str) -> Computed: ...
+
+    def together(self, job: Job, folder: str) -> AbstractContextManager[None]:
+        """While the tables of a group are made one after the other: what they share need be read only once. If one of
+        them fails, what was made for the others goes too."""
+        return nullcontext()
+
+
+Step = Callable[[str], None]
+
+
+class Executor:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        store: Store,
+        catalogue: Catalogue,
+        compute: Compute,
+        now_us: Callable[[], int],
+        owner: str,
+        step: Step = lambda _name: None,
+        speed: float = 1.0,
+        loaded: Callable[[Connection, str], None] = lambda _conn, _feed: None,
+    ) -> None:
+        self.warehouse = warehouse
+        self.store = store
+        self.catalogue = catalogue
+        self.compute = compute
+        self.now_us = now_us
+        self.owner = owner
+        # Called between any two steps that touch the world, so that tests can stop there.
+        self._step = step
+        # How many seconds of the warehouse's clock pass in one of ours: what a job takes is compared with periods.
+        self._speed = speed
+        # Called in the transaction that publishes rows of a feed.
+        self._loaded = loaded
+        # A job that is to be given up, if it is not too late for that.
+        self.stopping: str | None = None
+
+    def run(self, job: Job) -> None:
+        """Do the job and log how it ended. Only a lost store or another owner raises."""
+        began = perf_counter()
+
+        def took() -> float:
+            return (perf_counter() - began) * self._speed
+
+        try:
+            self._step("started")
+            computed = self._compute(job)
+            self._step("computed")
+            for one in computed:
+                self._make_durable(one)
+            self._step("durable")
+            self._publish(job, computed, took())
+            self._step("published")
+        except Fenced:
+            raise
+        except Exception as error:
+            if self.stopping == job.id:
+                self._stopped(job, took())
+            else:
+                self._fail(job, error, took())
+
+    def _compute(self, job: Job) -> list[Computed]:
+        """What each table of the job gets."""
+        folder = job_folder(job.id, self.owner)
+        if job.kind == "upkeep" and job.anew:
+            return [self._emptied(job)]
+        if not job.beside:
+            return [self.compute.run(job, folder)]
+        with self.compute.together(job, folder):
+            return [self.compute.run(each, folder) for each in job.each]
+
+    def _emptied(self, job: Job) -> Computed:
+        """A table that was declared anew, and for which there is nothing yet: what it held before goes."""
+        made = []
+        with self.store.read() as conn:
+            for name in self.warehouse.graph.made_with(job.table):
+                schema = self.warehouse.definitions[name].schema or self.catalogue.schema(conn, name)
+                made += [Made(name, schema, (), None)] if schema is not None else []
+        return Computed(tuple(made), "emptied")
+
+    def _make_durable(self, computed: Computed) -> None:
+        """Data must be on disk before the catalogue says so."""
+        folders = set()
+        for made in computed.made:
+            for file in made.files:
+                path = self.catalogue.locate(made.table, file)
+                if "://" not in path:
+                    _sync(path)
+                    folders.add(str(Path(path).parent))
+        for folder in folders:
+            _sync(folder)
+
+    def _publish(self, job: Job, computed: Sequence[Computed], seconds: float) -> None:
+        """All tables of the job at once."""
+        parts = list(zip(job.each, computed, strict=True))
+        changes = _changes([made for one in computed for made in one.made])
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            at_us = self.now_us()
+            names = ", ".join(each.table for each in job.each)
+            note = Note("penstock", f"{job.kind} {names}", self._note(*parts[0]))
+            if len(parts) > 1:
+                note = replace(note, extra={**note.extra, "tables": {j.table: self._note(j, c) for j, c in parts}})
+            snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
+            self._step("files published")
+            if job.anew == "files":
+                self.store.let_go(conn, job.table)
+            elif job.withdrawn:
+                self.store.let_go(conn, job.table, job.withdrawn)
+            if job.files:
+                feed = self.warehouse.definitions[job.table].table.feed
+                assert feed is not None
+                files = computed[0].files or job.files
+                self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans, computed[0].readings)
+                self._loaded(conn, feed)
+            publications: tuple[PublishedTable, ...] = ()
+            if job.kind == "upkeep":
+                publications = (PublishedTable(job.table, snapshot, append=True),)
+                for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
+                    self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
+            else:
+                for each, one in parts:
+                    publications += self._recorded(conn, each, one, snapshot, at_us)
+            self._step("version recorded")
+            how = ", ".join(dict.fromkeys(one.how for one in computed))
+            self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
+            self._step("event appended")
+
+    def _recorded(
+        self, conn: Connection, job: Job, computed: Computed, snapshot: int, at_us: int
+    ) -> tuple[PublishedTable, ...]:
+        """What was published of the tables that one part of a job makes, with a version of each on record."""
+        tables = self.warehouse.graph.made_with(job.table)
+        complete_us = self._complete(job, computed)
+        for name in tables:
+            reflects = {name: snapshot} if job.kind == "load" else None
+            if job.reflects is not None:
+                reflects = dict(job.reflects)
+            self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
+        if computed.report is not None:
+            self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
+        found = [self._publication(job, name, computed, snapshot, complete_us) for name in tables]
+        lost = (
+            job.kind == "load" and self.warehouse.graph.has_time[job.table] and not all(each.append for each in found)
+        )
+        left = self.store.loaded_times(conn, job.table) if lost else None
+        return tuple(replace(each, left=left) for each in found)
+
+    def _note(self, job: Job, computed: Computed) -> dict[str, object]:
+        """What the catalogue remembers of it, for people and other tools."""
+        return {
+            "job": job.id,
+            "complete_us": self._complete(job, computed),
+            "partitions": [list(interval) for interval in self._partitions(job, computed)],
+            "pin": job.pin,
+            "reflects": dict(job.reflects) if job.reflects is not None else None,
+        }
+
+    def _own(self, table: str, computed: Computed) -> list[Made]:
+        return [made for made in computed.made if made.table == table]
+
+    def _partitions(self, job: Job, computed: Computed) -> tuple[Interval, ...]:
+        if job.pieces:
+            return PartitionSet.of(*((piece.start_us, piece.end_us) for piece in job.pieces)).intervals
+        grain = self.warehouse.definitions[job.table].table.grain
+        if grain is WHOLE:
+            return ()
+        starts = {file.partition_us for made in self._own(job.table, computed) for file in made.files}
+        return PartitionSet.of(*((start, grain.shift(start, 1)) for start in starts)).intervals
+
+    def _ranges(self, table: str, computed: Computed) -> list[Interval]:
+        time, zone = self.warehouse.definitions[table].time, zone_of(self.warehouse.zone)
+        new = (made.files for made in self._own(table, computed) if not made.kept)
+        return [r for files in new for r in time_range(files, time, zone)] if time else []
+
+    def _complete(self, job: Job, computed: Computed) -> int | None:
+        """Up to which time the table is complete when this is published."""
+        if job.kind != "load" or job.complete_us is not None:
+            return job.complete_us
+        definition = self.warehouse.definitions[job.table]
+        feed = self.warehouse.graph.feeds[definition.table.feed or ""]
+        ranges = self._ranges(job.table, computed)
+        if not self.warehouse.graph.has_time[job.table] or feed.punctuated or not ranges:
+            return None
+        leading = max(end for _, end in ranges)
+        if feed.mode == "snapshot":
+            # One file is the whole of its partitions.
+            return definition.table.grain.ceil(leading)
+        return leading - feed.lateness_us
+
+    def _publication(
+        self, job: Job, table: str, computed: Computed, snapshot: int, complete_us: int | None
+    ) -> PublishedTable:
+        own = self._own(table, computed)
+        ranges = self._ranges(table, computed)
+        if job.kind == "load":
+            flows = self.warehouse.graph.has_time[table]
+            # What was asked for is made again from its files, and a restated partition may have lost rows of any of its times;
+            # of what was corrected it is known what went.
+            grain = self.warehouse.definitions[table].table.grain
+            stated = [grain.hull(*interval) for made in own for interval in made.replace or ()]
+            asked = [(piece.start_us, piece.end_us) for piece in job.pieces if piece.need.requests]
+            lost = [interval for made in own for interval in made.lost]
+            changed = PartitionSet.of(*ranges, *stated, *asked, *lost).intervals if flows else ()
+        else:
+            changed = changed_by(job.pieces, job.edge_us)
+        return PublishedTable(
+            table=table,
+            snapshot=snapshot,
+            append=all(made.replace == () and not made.drop for made in own),
+            changed=changed,
+            complete_us=complete_us,
+            leading_us=max((end - 1 for _, end in ranges), default=None),
+            begin_us=min((start for start, _ in ranges), default=None),
+            rows=sum(file.records for made in own if not made.kept for file in made.files),
+            size_bytes=sum(file.size_bytes for made in own if not made.kept for file in made.files),
+            files=sum(len(made.files) for made in own if made.replace == ()),
+            quarantined_rows=computed.quarantined_rows if table == job.table else 0,
+        )
+
+    def _stopped(self, job: Job, seconds: float) -> None:
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            self.store.append(conn, [UpdateStopped(self.now_us(), job.id, job.table, seconds)])
+
+    def _fail(self, job: Job, error: Exception, seconds: float) -> None:
+        at_us = self.now_us()
+        final = isinstance(error, SchemaConflict)
+        events: list[Event] = [UpdateFailed(at_us, job.id, job.table, explain_error(error), seconds, final)]
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            if isinstance(error, BadFiles):
+                feed = self.warehouse.definitions[job.table].table.feed
+                assert feed is not None
+                known = self.store.known_files(conn, feed, [file.uri for file, _ in error.found])
+                for file, reason in error.found:
+                    if file.uri in known and known[file.uri].checksum != file.checksum:
+                        continue  # its new content was noticed already, and is loaded next
+                    # After the failure, which gives all files back to the table.
+                    events.append(FileQuarantined(at_us, feed, file, reason))
+                    # One that is not as it was when it came is looked at again.
+                    there = _is_there(self.warehouse.declarations.folder / file.uri, file)
+                    self.store.put_file(conn, feed, file, 0, "quarantined" if there else UNREAD, reason)
+            self.store.append(conn, events)
+
+
+def _changes(made: Sequence[Made]) -> list[Change]:
+    """One change per table: a job may both add to a table and replace partitions of it."""
+    by_table: dict[str, list[Made]] = {}
+    for part in made:
+        by_table.setdefault(part.table, []).append(part)
+    return [
+        Change(
+            table,
+            parts[0].schema or parts[-1].schema,
+            None
+            if any(part.replace is None for part in parts)
+            else PartitionSet.of(*(interval for part in parts for interval in part.replace or ())).intervals,
+            [file for part in parts for file in part.files],
+            [file for part in parts for file in part.drop],
+        )
+        for table, parts in by_table.items()
+    ]
+
+
+def _is_there(path: Path, file: FeedFile) -> bool:
+    """Whether a delivered file can be read, and is as long as when it came."""
+    try:
+        with path.open("rb"):
+            return path.stat().st_size == file.size_bytes
+    except OSError:
+        return False
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def explain_error(error: BaseException) -> str:
+    """The part of an error that a person can use: no stack of the JVM, not the whole query plan."""
+    if isinstance(error, Py4JJavaError):
+        return _root_cause(error.java_exception)
+    text = str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    text = "\n".join(line for line in text.splitlines() if line.strip())[:2000]
+    return text if isinstance(error, PenstockError) else f"{type(error).__name__}: {text}"
+
+
+def _root_cause(error: Any) -> str:
+    """What went wrong first inside the JVM; the layers above it only say that something did."""
+    while error.getCause() is not None:
+        error = error.getCause()
+    text = str(error.toString()).split("\n\tat ")[0].strip()
+    if "[USER_RAISED_EXCEPTION] " in text:  # the words are ours, or the user's own
+        return text.split("[USER_RAISED_EXCEPTION] ")[1].split(" SQLSTATE:")[0][:2000]
+    return text.split(": ", 1)[-1][:2000] if ": " in text else text[:2000]
