@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock.control.state import State
 from penstock.requests.in_flight import InFlight, Moving
+from penstock.requests.propagation import Propagation, PublishedChange
 from penstock.requests.tablestate import TableState
-from penstock.tables.values import Change
 from tests.requests.live_world import LiveDriver
 from tests.requests.printed import PrintedDriver
 from tests.requests.world import Wrong
@@ -77,12 +76,12 @@ def test_a_controller_that_waits_for_nobody_is_caught(monkeypatch: pytest.Monkey
 
 
 def test_a_controller_that_forgets_a_reader_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = State.tell_readers
+    told = Propagation.tell_readers
 
-    def forgetful(self: State, source: TableState, change: Change) -> None:
+    def forgetful(self: Propagation, source: TableState, change: PublishedChange) -> None:
         if source.table.name != "t2":
             told(self, source, change)
 
     drivers = [LiveDriver(seed) for seed in range(60)]
-    monkeypatch.setattr(State, "tell_readers", forgetful)
+    monkeypatch.setattr(Propagation, "tell_readers", forgetful)
     assert caught(drivers).total() > 10
