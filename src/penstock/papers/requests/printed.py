@@ -1,7 +1,7 @@
 """Whether an update should wait, by the recursion of Xu, Gao, Davidson 2023, Sec. 4.2, as it is printed.
 
 It counts tables that several children share once for each, and compares ratios, which do not add up. What users run is the exact
-decision of `requests/queueing.py`.
+decision of `requests/closure.py`.
 """
 
 from __future__ import annotations
