@@ -1,6 +1,6 @@
 """Whether late work of a table should wait for a newer change that is on its way to it, or known to come.
 
-A table waits anyway for changes that are no newer than its own (`settling`). It may also wait for newer ones, so that it
+A table waits anyway for changes that are no newer than its own (`in_flight`). It may also wait for newer ones, so that it
 and everything made from it is updated once instead of twice (Xu, Gao, Davidson 2023, Sec. 4.2):
 
 * for one that is on its way, as long as its `patience` lasts;
@@ -8,8 +8,8 @@ and everything made from it is updated once instead of twice (Xu, Gao, Davidson 
   near, until it has come through, or has not come in its time.
 
 Never past the deadline of a request, nor so long that a freshness target of a table below is put at risk. The decision is
-the exact one of `requests/queueing` over the tables below, and of the time that a target leaves a table takes its share
-only (`control/sharing`). New rows at the edge never wait, nor does what a query waits for.
+the exact one of `closure` over the tables below, and of the time that a target leaves a table takes its share
+only (`budget`). New rows at the edge never wait, nor does what a query waits for.
 
 What is decided here depends on the events alone, and on the clock only in that a hold ends: so a replay decides the same.
 What it costs depends on the tables above and below that the change concerns, and is bounded: above `MOST` tables below,
