@@ -1,7 +1,7 @@
 """What would run: the fold itself, tried on a copy of the state.
 
 Nothing is guessed about what a request or a changed declaration does: the events that would be appended are folded into
-a copy, and what is pending then is followed through the graph (`requests/campaign`).
+a copy, and what is pending then is followed through the graph (`requests/plan`).
 """
 
 from __future__ import annotations
