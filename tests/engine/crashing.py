@@ -40,6 +40,7 @@ from penstock.engine.updates.executor import Executor
 from penstock.engine.updates.provenance import FILE
 from penstock.model.partitions import IntervalMap
 from penstock.requests.job import Job
+from penstock.requests.ledger import Ledger
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from tests.engine import duckspark
@@ -591,7 +592,7 @@ def _check_readable(store: Store, catalogue: Catalogue, conn: Connection, tables
 
 def plain(value: Any) -> Any:
     """A state as nested plain values, so that two of them can be compared, whoever made them."""
-    if isinstance(value, State):
+    if isinstance(value, State | Ledger):
         hidden = {"_handlers", "touched", "now_us", "graph"}
         return {key: plain(one) for key, one in vars(value).items() if key not in hidden}
     if isinstance(value, IntervalMap):
