@@ -287,6 +287,7 @@ class World:
         commands = self.controller.decide(self.now)
         for command in commands:
             for job in command.job.each:
+                assert job.expected_s > 0, "policies divide by what an update takes"
                 self.check_reads(job)
         return [c.started(decided_at) for c in commands]
 

@@ -18,6 +18,7 @@ SELECT router, date_trunc('hour', ts) AS hour, sum(bytes) AS bytes
 FROM stats
 GROUP BY router, date_trunc('hour', ts)
 """
+NO_TIME = "but nothing that it reads has a time that it waits for, so which partitions there are is not known before its rows are; take the time from the rows, or read a table with `time`"  # fmt: skip
 HAS = "`stats` has: router, ts, bytes, place"
 
 
@@ -92,6 +93,9 @@ HAS = "`stats` has: router, ts, bytes, place"
         ({"a.sql": "SELECT place.town FROM stats"}, ["tables/a.sql:1: unknown field `place.town`; `place` has: city"]),
         ({"a.sql": "SELECT count(*) FROM stats"}, ["tables/a.sql:1: output column 1 has no name; give it one: … AS name"]),
         ({"a.sql": "SELECT router FROM stats WHERE ts < :partition_end"}, ["tables/a.sql:1: table `a` uses :partition_end, but is not partitioned; set `partition`"]),
+        ({"a.sql": "-- partition = 'day'\n-- time = 'day'\nSELECT router, :partition_start AS day FROM sites"}, [f"tables/a.sql:3: table `a` asks for :partition_start, {NO_TIME}"]),
+        ({"m.py": "import penstock as ps\n@ps.table(partition='day', time='day', columns='day timestamp')\ndef a(sites, partition): ..."}, [f"tables/m.py:2: table `a` asks for `partition`, {NO_TIME}"]),
+        ({"m.py": "import penstock as ps\n@ps.flow(partition='day', time='day')\ndef a(sites):\n  sites.derive(day=':partition_start').into('a')"}, [f"tables/m.py:4: table `a` asks for :partition_start, {NO_TIME}"]),
         ({"a.sql": "-- partition = 'hour'\n-- time = 'hour'\nSELECT router, ts FROM stats"}, ["tables/a.sql:3: the time column `hour` is not among the output columns; did you mean `router`? there are: router, ts"]),
         ({"a.sql": "-- partition = 'hour'\n-- time = 'router'\nSELECT router, ts FROM stats"}, ["tables/a.sql:2: table `a`: the time column `router` has type string, expected one of timestamp, timestamp_ntz, date"]),
         ({"m.py": "import penstock as ps\n@ps.table(\n    partition='day',\n    time='day',\n    columns='d timestamp')\ndef a(stats): ..."}, ["tables/m.py:4: table `a`: the time column `day` does not exist; there are: d"]),

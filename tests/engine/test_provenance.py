@@ -168,6 +168,19 @@ def test_a_corrected_or_withdrawn_file_touches_its_own_rows_and_needs_no_other(p
     project.check([*A, *corrected, ("e", "05T01:00", 7)])
 
 
+def test_a_withdrawn_file_that_brought_no_rows_is_no_error(project: Project) -> None:
+    """Nothing is published between two updates that change nothing: each is on record all the same."""
+    project.deliver("ev/a.csv", *A)
+    for name in ("ev/b.csv", "ev/c.csv"):
+        project.deliver(name)
+    project.run()
+    for name in ("ev/b.csv", "ev/c.csv"):
+        with Warehouse(project.folder, spark=project.spark) as warehouse:
+            warehouse.withdraw(f"landing/{name}")
+        project.run()
+    project.check(A)
+
+
 def test_changed_declarations_leave_nothing_of_the_old_ones(project: Project) -> None:
     every = [*A, *B, *C]
     project.deliver("ev/a.csv", *A)

@@ -10,7 +10,7 @@ from penstock.declare.project import Declarations
 from penstock.declare.source_partitions import Placing
 from penstock.declare.sql.view import Aggregate, OutputColumn, Rowwise, Shape, View
 from penstock.flows.activities import UNKNOWN
-from penstock.flows.description import TypedFlow
+from penstock.flows.description import TypedFlow, parameters
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.relations import SAME
@@ -59,12 +59,17 @@ class Definition:
         return self.view.how.why
 
     @property
+    def asks_for(self) -> str | None:
+        """By which name it asks which partition is being made, if it does."""
+        used = parameters(self.flow) if self.flow is not None else self.view.parameters if self.view is not None else ()
+        return f":{used[0]}" if used else "`partition`" if self.wants_partition else None
+
+    @property
     def reads_the_same(self) -> bool:
         """Whether it has partitions and gives the same rows whichever of them is made."""
         if self.table.grain is WHOLE or self.flow is not None or self.declaration.is_plain:
             return False
-        by_partition = self.wants_partition or (self.view is not None and bool(self.view.parameters))
-        return not by_partition and all(source.window is None for source in self.table.sources)
+        return self.asks_for is None and all(source.window is None for source in self.table.sources)
 
     @property
     def at_once(self) -> bool:

@@ -103,6 +103,13 @@ class _Checker:
                 message = f"table `{name}` reads itself, but nothing else that it reads has a time that it waits for"
                 hint = "so it has no first partition; read a table with `time`, and let it wait for that"
                 self.problem(self.tables[name].where, f"{message}, {hint}")
+        for name, definition in definitions.items():
+            asks = definition.asks_for
+            if asks is not None and definition.table.grain is not WHOLE and not graph.flows[name]:
+                message = f"table `{name}` asks for {asks}, but nothing that it reads has a time that it waits for"
+                hint = "so which partitions there are is not known before its rows are"
+                do = "take the time from the rows, or read a table with `time`"
+                self.problem(definition.declaration.where, f"{message}, {hint}; {do}")
         self.problems.extend(group_problems(graph, self.tables))
         if self.wrong:
             return None

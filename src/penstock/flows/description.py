@@ -7,7 +7,7 @@ Karagiannis, Vassiliadis and Simitsis (2013), Sec. 3.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -125,17 +125,27 @@ def typed(flow: Flow, schemas: Mapping[str, Schema | None], sql: Sql) -> tuple[T
 _PARAMETER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|:(partition_start|partition_end)\b""", re.I)
 
 
-def bound(typed: TypedFlow, values: Mapping[str, str]) -> TypedFlow:
-    """The flow for one partition: values, as SQL, in the place of :partition_start and :partition_end."""
-
+def _rewritten(typed: TypedFlow, value: Callable[[str], str]) -> TypedFlow:
     def change(text: str) -> str:
-        return _PARAMETER.sub(lambda found: values[found[1].lower()] if found[1] else found[0], text)
+        return _PARAMETER.sub(lambda found: value(found[1].lower()) if found[1] else found[0], text)
 
     steps = (
         replace(step, does=step.does.rewritten(change)) if isinstance(step.does, Activity) else step
         for step in typed.flow.steps
     )
     return replace(typed, flow=replace(typed.flow, steps=tuple(steps)))
+
+
+def bound(typed: TypedFlow, values: Mapping[str, str]) -> TypedFlow:
+    """The flow for one partition: values, as SQL, in the place of :partition_start and :partition_end."""
+    return _rewritten(typed, lambda name: values[name])
+
+
+def parameters(typed: TypedFlow) -> list[str]:
+    """Those of partition_start, partition_end that it uses, as often as it does."""
+    found: list[str] = []
+    _rewritten(typed, lambda name: found.append(name) or name)  # type: ignore[func-returns-value]
+    return found
 
 
 # Estimates until a run has been measured: (selectivity, microseconds for a row). They decide what is worth keeping, never

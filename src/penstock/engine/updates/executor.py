@@ -179,7 +179,9 @@ class Executor:
             note = Note("penstock", f"{job.kind} {names}", self._note(*parts[0]))
             if len(parts) > 1:
                 note = replace(note, extra={**note.extra, "tables": {j.table: self._note(j, c) for j, c in parts}})
-            snapshot = self.catalogue.publish(conn, changes, note, at_us) if changes else self.catalogue.snapshot(conn)
+            # An update that changed nothing is a snapshot, too: a table has one version of each.
+            idle = job.kind == "upkeep" and not (changes or job.anew)
+            snapshot = self.catalogue.snapshot(conn) if idle else self.catalogue.publish(conn, changes, note, at_us)
             self._step("files published")
             if job.anew == "files":
                 self.store.let_go(conn, job.table)
