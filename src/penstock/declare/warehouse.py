@@ -105,7 +105,7 @@ class _Checker:
                 self.problem(self.tables[name].where, f"{message}, {hint}")
         for name, definition in definitions.items():
             asks = definition.asks_for
-            if asks is not None and definition.table.grain is not WHOLE and not graph.flows[name]:
+            if asks is not None and definition.table.grain is not WHOLE and not graph.has_time[name]:
                 message = f"table `{name}` asks for {asks}, but nothing that it reads has a time that it waits for"
                 hint = "so which partitions there are is not known before its rows are"
                 do = "take the time from the rows, or read a table with `time`"
