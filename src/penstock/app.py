@@ -38,6 +38,7 @@ from penstock.engine.clock import Clock
 from penstock.engine.commands.feeds import Paused, pause, resume
 from penstock.engine.commands.requests import Asked, Plan, Requesting
 from penstock.engine.commands.withdraw import Withdrawn, give_back, withdraw
+from penstock.engine.desk.history import Difference, History, PastVersion
 from penstock.engine.desk.versions import QueryError, QueryResult
 from penstock.engine.state_reader import restored_state
 from penstock.engine.updates.waiting_rows import waiting_rows
@@ -50,6 +51,8 @@ from penstock.engine.upkeep.restore import restore as put_back
 from penstock.engine.upkeep.verify import Progress, Verified, Verifier, silent
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
+from penstock.model.partitions import PartitionSet
+from penstock.model.span import parse_span
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
 from penstock.store.lock import RunLock
@@ -315,6 +318,36 @@ class Warehouse:
             self.profiles,
             wake,
         )
+
+    # The past
+
+    def versions(self, table: str, partition: str | None = None, *, limit: int = 20) -> list[PastVersion]:
+        """The last versions of a table, or those that changed a partition: what each was made from, and why."""
+        self._definition(table)
+        within = None
+        if partition is not None:
+            try:
+                within = PartitionSet.of(parse_span(partition, zone_of(self.declared.zone)))
+            except ValueError as error:
+                raise PenstockError(str(error)) from None
+        return self._history.versions(table, within, limit)
+
+    def query_at(self, sql: str, at: str | int, *, limit: int = 1000, consistent: bool = True) -> QueryResult:
+        """A read of tables as they were at a version or a time."""
+        check_presence(self.store, self.catalogue)
+        return self._history.query(self.spark, sql, at, limit, consistent)
+
+    def diff(
+        self, table: str, before: str | int, after: str | int, *, key: Sequence[str] = (), limit: int = 20
+    ) -> Difference:
+        """How a table at one version (or time) differs from another: rows that came and went, by partition."""
+        self._definition(table)
+        check_presence(self.store, self.catalogue)
+        return self._history.diff(self.spark, table, before, after, key, limit)
+
+    @property
+    def _history(self) -> History:
+        return History(self.declared, self.store, self.catalogue)
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""

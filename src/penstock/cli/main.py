@@ -26,6 +26,7 @@ GROUPS = {
     "simulate": ("simulate",),
     "experiment": ("experiment",),
     "whatif": ("tune", "timeline"),
+    "past": ("versions", "diff"),
     "replicas": ("replicas",),
     "safety": ("backup", "restore", "move", "verify"),
     "serve": ("serve", "token"),

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 NOT_ANSWERED = 4
 
 
+# What makes no sense for the past.
+_OF_NOW = ("within", "fresh", "lag", "stale", "weights")
+
+
 class OnStale(StrEnum):
     mark = "mark"
     withhold = "withhold"
@@ -63,6 +67,7 @@ def query(
         ),
     ] = None,
     replica: Annotated[str | None, typer.Option(help="Read at this replica, from what is there.")] = None,
+    at: Annotated[str | None, typer.Option(help="As of a version or a time: 17, 2026-03-02T10:00.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Read consistently: all tables at versions that reflect the same state of their sources."""
@@ -80,14 +85,19 @@ def query(
             warehouse.contract(profile, **said)
         except PenstockError as error:
             raise typer.BadParameter(str(error)) from None
+        if at is not None and (replica is not None or any(said[name] is not None for name in _OF_NOW)):
+            raise typer.BadParameter("--at reads the past: it goes with --limit, --any and --json only")
         if replica is None:
             warehouse.understand(sql)
         with working("Starting Spark"):
             _ = warehouse.spark
         zone = zone_of(warehouse.declared.declarations.config.zone)
-        if replica is not None:
+        if replica is not None or at is not None:
             with working("Running"):
-                copied = warehouse.query_replica(replica, sql, limit=limit)
+                if at is not None:
+                    copied = warehouse.query_at(sql, at, limit=limit, consistent=consistent is not False)
+                else:
+                    copied = warehouse.query_replica(str(replica), sql, limit=limit)
             if json:
                 print_json(copied)
             else:

@@ -426,14 +426,22 @@ class Store:
             )
         )
 
-    def versions(self, conn: Connection, table: str, upto: int | None = None, limit: int = 200) -> list[Any]:
-        """The consistent publications of a table, newest first."""
-        query = select(tables.version).where(
-            tables.version.c.table_name == table, tables.version.c.reflects.is_not(None)
-        )
+    def versions(
+        self, conn: Connection, table: str, upto: int | None = None, limit: int = 200, *, every: bool = False
+    ) -> list[Any]:
+        """The consistent publications of a table, or `every` one, newest first."""
+        query = select(tables.version).where(tables.version.c.table_name == table)
+        if not every:
+            query = query.where(tables.version.c.reflects.is_not(None))
         if upto is not None:
             query = query.where(tables.version.c.snapshot <= upto)
         return list(conn.execute(query.order_by(tables.version.c.snapshot.desc()).limit(limit)))
+
+    def version_at(self, conn: Connection, table: str, at_us: int) -> int | None:
+        """The newest publication of a table that was there at a time."""
+        own = tables.version.c
+        found = select(func.max(own.snapshot)).where(own.table_name == table, own.at_us <= at_us)
+        return conn.execute(found).scalar()
 
     @staticmethod
     def reflects_of(row: Any) -> dict[str, int]:

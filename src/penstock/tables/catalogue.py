@@ -7,8 +7,10 @@ IMMEDIATE`; a writer that comes second gets `Conflict`: roll back, look again, t
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
@@ -124,6 +126,13 @@ class Catalogue:
     def snapshot(self, conn: Connection) -> int:
         """The newest."""
         return read_head(conn).snapshot
+
+    def note(self, conn: Connection, snapshot: int) -> dict[str, Any]:
+        """What was noted when a snapshot was published; nothing if it is forgotten, or another program's."""
+        said = ddl.snapshot_changes.c
+        found = conn.execute(select(said.commit_extra_info).where(said.snapshot_id == snapshot)).scalar()
+        noted: dict[str, Any] = json.loads(found) if found else {}
+        return noted
 
     def folder(self, table: str) -> str:
         """Where files of the table are to be written; absolute, with a slash at the end."""

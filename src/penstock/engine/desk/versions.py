@@ -66,25 +66,26 @@ def consistent_versions(
     conn: Connection,
     tables: Sequence[str],
     abreast: Sequence[Collection[str]] = (),
+    upto: int | None = None,
 ) -> dict[str, Version]:
-    """The newest versions of the tables that agree on every base table they share, and of which those that go `abreast` have
-    come equally far."""
+    """The newest versions of the tables (of those that there were `upto` a snapshot) that agree on every base table they share,
+    and of which those that go `abreast` have come equally far."""
     candidates = {}
     for table in tables:
         found = [
             Candidate(row.snapshot, row.complete_us, row.at_us, json.loads(row.reflects))
-            for row in store.versions(conn, table, limit=1000)
+            for row in store.versions(conn, table, upto, limit=1000)
         ]
         if not found:
             raise QueryError(
                 f"table `{table}` has nothing to read yet; `penstock explain {table}` says what it waits for"
             )
         candidates[table] = found
-    head = catalogue.snapshot(conn)
+    head = catalogue.snapshot(conn) if upto is None else upto
 
     def version(table: str, one: Candidate, consistent: bool) -> Version:
         following = store.next_version(conn, table, one.snapshot)
-        read_at = head if following is None else following - 1
+        read_at = head if following is None else min(following - 1, head)
         return Version(table, one.snapshot, one.complete_us, one.at_us, read_at, consistent, one.reflects)
 
     chosen = agree(candidates, abreast) or agree(candidates)
