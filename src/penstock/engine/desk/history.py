@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from penstock.control.events import Job, UpdateStarted
+from penstock.control.events import UpdateStarted
 from penstock.declare.warehouse import Warehouse
 from penstock.engine.desk.versions import QueryError, QueryResult, Version, consistent_versions
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.model.schema import Schema
 from penstock.model.time import SECOND_US, format_instant, parse_instant
+from penstock.requests.job import Job
 from penstock.store.store import Store
 from penstock.tables import Catalogue, DataFile, Expired
 
@@ -201,7 +202,7 @@ class History:
             rows = reader.collect(frame, limit)
         finally:
             reader.forget(read)
-        final = all(self.warehouse.graph.final[name] or not self.warehouse.graph.flows[name] for name in own)
+        final = all(self.warehouse.graph.final[name] or not self.warehouse.graph.has_time[name] for name in own)
         from penstock.engine.desk.answer import python_rows
 
         return QueryResult(
