@@ -210,6 +210,10 @@ class Oracle:
             # A source that is read whole can give rows of any time.
             all_of_it = self._bound(text, reads, dict.fromkeys(reads), edge, None)
             times = self.con.execute(f"SELECT DISTINCT {at} FROM ({all_of_it})").fetchall()
+            # Also of the times that its own rows have: a partition that reads less of the other source may keep more of them.
+            for source, (_, its, _) in reads.items():
+                if spans[source] is None and its is not None:
+                    times += self.con.execute(f"SELECT DISTINCT {its} FROM o_{source} WHERE {its} < {edge}").fetchall()
             starts |= {calendar.floor(us, grain, self.zone) for (us,) in times if us is not None}
         for start in sorted(starts):
             end = calendar.shift(start, 1, grain, self.zone)
