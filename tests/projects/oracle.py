@@ -7,7 +7,7 @@ claims; whether it may claim that is another question (`play.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -90,9 +90,9 @@ class Oracle:
     # Tables
 
     def contents(
-        self, project: Project, files: Files, edges: Mapping[str, int | None]
+        self, project: Project, files: Files, edges: Mapping[str, int | None], unmade: Collection[str] = ()
     ) -> dict[str, tuple[list[str], Rows]]:
-        """{table: (columns, rows)} of all tables."""
+        """{table: (columns, rows)} of all tables. Those that were never made hold nothing as long as they have to wait."""
         self.zone = project["zone"]
         found = {}
         for name in order(project):
@@ -101,6 +101,8 @@ class Oracle:
                 columns = table["columns"]
                 if table.get("feed"):
                     self._base(name, project, table["feed"], table, files)
+                elif name in unmade and self.waits(name, project, edges, unmade):
+                    self._make(name, table, None, [])
                 else:
                     self._derive(name, project, edges)
             else:
@@ -184,8 +186,7 @@ class Oracle:
         grain, edge = table["grain"], edges.get(name)
         text = duck_text(table["text"]).replace("ITSELF", name)
         reads = {source: self._source(source, project) for source in table["sources"] if source != name}
-        timed = [source for source, (time, _, _) in reads.items() if time is not None]
-        if timed and edge is None:
+        if edge is None and self.flows(name, project):
             self._make(name, table, None, [])
             return
         whole = grain == "none" or not table["time"]
@@ -242,22 +243,57 @@ class Oracle:
         table = project["tables"].get(source)
         if table is not None:
             time, columns, grain = table["time"], table["columns"], table["grain"]
-            timed = time is not None and self._carries(source, project)
         else:
             feed = project["feeds"][source]
             time, columns, grain = feed["time"], feed["columns"], feed["settings"].get("partition", "none")
-            timed = time is not None and not (feed["mode"] == "snapshot" and grain == "none")
-        if not timed:
+        if time is None or not self.flows(source, project):
             return None, None, "none"
         return time, self._instant(time, dict(map(tuple, columns))[time]), grain
 
-    def _carries(self, name: str, project: Project) -> bool:
-        """Whether a table has an edge: it has a time, and something that it reads has one."""
-        table = project["tables"][name]
-        if table.get("feed"):
-            feed = project["feeds"][table["feed"]]
-            return feed["time"] is not None and not (feed["mode"] == "snapshot" and table["grain"] == "none")
-        return any(self._source(one, project)[0] is not None for one in table["sources"] if one != name)
+    def flows(self, name: str, project: Project) -> bool:
+        """Whether a table has an edge: its feed has, or something that it reads. It need not have a time of its own."""
+        table = project["tables"].get(name)
+        if table is not None and not table.get("feed"):
+            return any(self.flows(one, project) for one in table["sources"] if one != name)
+        feed = project["feeds"][table["feed"] if table else name]
+        grain = table["grain"] if table else feed["settings"].get("partition", "none")
+        return feed["time"] is not None and not (feed["mode"] == "snapshot" and grain == "none")
+
+    def waits(self, name: str, project: Project, edges: Mapping[str, int | None], unmade: Collection[str] = ()) -> bool:
+        """Whether a table that was never made has to wait: for a source that has nothing yet, or because nothing lies before
+        the time up to which it could be made."""
+        table, edge = project["tables"][name], edges.get(name)
+        if any(source in unmade for source in table["sources"] if source != name):
+            return True
+        if not self.flows(name, project):
+            return False
+        if edge is None:
+            return True
+        everywhere = table["grain"] == "none" or table["template"] == "union"
+        if everywhere and not all(self.flows(one, project) for one in table["sources"] if one != name):
+            return False  # it can have rows of a source without edge
+        first = self._begin(name, project)
+        return first is None or first >= edge
+
+    def _begin(self, name: str, project: Project) -> int | None:
+        """The earliest time of which a table can have rows, seen from its sources."""
+        table, found = project["tables"][name], []
+        for source, relation in table["sources"].items():
+            if source == name or not self.flows(source, project):
+                continue
+            _, at, source_grain = self._source(source, project)
+            first = self.con.execute(f"SELECT min({at}) FROM o_{source}").fetchall()[0][0] if at else None
+            above = project["tables"].get(source)
+            if first is None and above is not None and not above.get("feed"):
+                first = self._begin(source, project)
+            if first is None:
+                continue
+            span = None if table["grain"] == "none" else self._span(relation, source_grain, table["grain"])
+            if span is not None:
+                start = calendar.floor(calendar.floor(first, source_grain, self.zone), table["grain"], self.zone)
+                first = calendar.shift(start, 1 - span[1], table["grain"], self.zone)
+            found.append(first)
+        return min(found, default=None)
 
     def _span(self, relation: str | None, source: str, grain: str) -> tuple[int, int, str] | None:
         """(low, high, grain of the source): from the start of partition n + low to that of n + high; None: all."""

@@ -256,28 +256,16 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
             found.append(Finding("file quarantined", number, name, f"{row.quarantined_files} files"))
     if found:
         return found
-    # A table that was never made is as far as its sources: then there is nothing that it should hold.
+    # A table that was never made is as far as it could be made.
+    unmade = {name for name, row in status.items() if row.doing == "empty"}
     for name in order(project):
         table = project["tables"].get(name)
         if table is not None and not table.get("feed") and edges[name] is None:
-            above = _above(project, name, edges)
-            if above and None not in above.values():
-                least = min(edge for edge in above.values() if edge is not None)
-                if table["settings"].get("update") == "closed" and table["grain"] != "none":
-                    least = floor(least, table["grain"], project["zone"])
-                for source, edge in above.items():
-                    # A roll-up that is ahead is cut between its partitions only.
-                    rolled = project["tables"].get(source)
-                    if (
-                        rolled
-                        and not rolled.get("feed")
-                        and rolled["grain"] != "none"
-                        and edge is not None
-                        and edge > least
-                    ):
-                        least = min(least, floor(least, rolled["grain"], project["zone"]))
-                edges[name] = least
-    wanted = oracle.contents(project, world.files, edges)
+            edges[name] = _reached(project, name, edges)
+    wanted = oracle.contents(project, world.files, edges, unmade)
+    for name in sorted(unmade & {*project["tables"]}):
+        if not project["tables"][name].get("feed") and not oracle.waits(name, project, edges, unmade):
+            found.append(Finding("never made", number, name, "all its sources have something"))
     got = published(world.folder, {name: columns for name, (columns, _) in wanted.items()})
     for name, (_, want) in wanted.items():
         played.tables += 1
@@ -336,16 +324,34 @@ def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict
     table = project["tables"][name]
     grain, found = table["grain"], {}
     for source, relation in table["sources"].items():
-        time, _, source_grain = oracle._source(source, project) if source != name else (None, None, "")
-        if time is None:
+        if source == name or not oracle.flows(source, project):
             continue
-        edge = edges[source]
+        edge, source_grain = edges[source], oracle._source(source, project)[2]
         low_high = window(relation) if relation != "everything" else (0, 1)
         if edge is not None and low_high[1] < 1 and "none" not in (grain, source_grain):
             # It reads earlier partitions only, so it can go on past what they are.
             edge = shift(floor(edge, grain, project["zone"]), 1 - low_high[1], grain, project["zone"])
         found[source] = edge
     return found
+
+
+def _reached(project: Project, name: str, edges: Mapping[str, int | None]) -> int | None:
+    """Up to when a table could be made. A roll-up that is ahead is cut between its partitions only, and so may be the next."""
+    table, zone = project["tables"][name], project["zone"]
+    known = {source: edge for source, edge in _above(project, name, edges).items() if edge is not None}
+    if not known or len(known) < len(_above(project, name, edges)):
+        return None
+    least = min(known.values())
+    if table["settings"].get("update") == "closed" and table["grain"] != "none":
+        least = floor(least, table["grain"], zone)
+    while True:
+        before = least
+        for source, edge in known.items():
+            rolled = project["tables"].get(source, {"grain": "none"})
+            if not rolled.get("feed") and rolled["grain"] != "none" and edge > least:
+                least = floor(least, rolled["grain"], zone)
+        if least == before:
+            return least
 
 
 def _feed_edge(world: World, project: Project, name: str, feed_name: str) -> int | None:
