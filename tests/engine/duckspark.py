@@ -45,18 +45,57 @@ MACROS = (
     "raise_error(message) AS error(message)",
     "monotonically_increasing_id() AS 0",
     "octet_length(t) AS strlen(t)",
+    "current_timestamp() AS now()",
     "trunc_date(d, unit) AS date_trunc(unit, d)::DATE",
 )
 
 
 def duck(sql: str) -> str:
     sql = re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"'))
+    for name, written in CALLS.items():
+        sql = _rewritten(sql, name, written)
     # A timestamp of Spark is an instant; whole division is a word there.
     return (
         re.sub(r"\bas timestamp\)", "as timestamptz)", sql, flags=re.IGNORECASE)
         .replace(" div ", " // ")
         .replace("unix_date(trunc(", "unix_date(trunc_date(")
     )
+
+
+# Functions of any number of arguments, which macros cannot have.
+CALLS: dict[str, Callable[[list[str]], str]] = {
+    "map": lambda found: f"MAP([{', '.join(found[::2])}], [{', '.join(found[1::2])}])",
+    "struct": lambda found: f"struct_pack({', '.join(f'{one} := {one}' for one in found)})",
+    # DuckDB gives a list of what it found; Spark the value.
+    "element_at": lambda found: f"({found[0]})[{found[1]}]",
+    # Spark leaves out fields that are null.
+    "to_json": lambda found: f"json_merge_patch('{{}}', json({found[0]}::JSON))",
+}
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+\(|.", re.DOTALL)
+
+
+def _rewritten(sql: str, name: str, written: Callable[[list[str]], str]) -> str:
+    """The text with each call of a function written otherwise; quoted text is left alone."""
+    if f"{name}(" not in sql:
+        return sql
+    done: list[str] = []
+    # Of each bracket that is open: what stood before it, its arguments so far, and whether it is such a call.
+    opened: list[tuple[list[str], list[str], bool]] = []
+    for token in _TOKEN.findall(sql):
+        if token[-1] == "(" and token[0] not in "'\"":
+            called = token == f"{name}("
+            opened.append(([*done, "" if called else token], [], called))
+            done = []
+        elif token == ")" and opened:
+            before, arguments, called = opened.pop()
+            arguments.append("".join(done).strip())
+            done = [*before, written(arguments) if called else f"{arguments[0]})"]
+        elif token == "," and opened and opened[-1][2]:
+            opened[-1][1].append("".join(done).strip())
+            done = []
+        else:
+            done.append(token)
+    return "".join(done)
 
 
 @dataclass(frozen=True)
