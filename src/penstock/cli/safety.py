@@ -175,13 +175,20 @@ def _tell(found: Verified, repair: bool) -> None:
         if compared:
             one = compared.get(table.table)
             if one is None or one.equal is None:
-                row.append(Text(f"not compared: {one.why}" if one is not None else "", style="dim"))
+                style = "bold red" if one is not None and one.failed else "yellow"
+                row.append(Text(f"not compared: {one.why}" if one is not None else "", style=style))
             elif one.equal:
                 row.append(Text("the same", style="green"))
             else:
                 row.append(Text(f"{one.extra:,} rows too many, {one.lacking:,} lacking", style="bold red"))
         shown.add_row(*row)
     out.print(shown)
+    if compared:
+        left = len(found.not_compared)
+        said = f"{len(compared) - left} of {len(compared)} tables were compared" + (
+            f", {left} were not" if left else ""
+        )
+        out.print(Text(said, style="yellow" if left else ""))
     for problem in found.problems[:_MOST]:
         old = "" if problem.live else " (of an older version)"
         out.print(Text(f"{problem.path} {problem.problem}{old}", style="red"), soft_wrap=True)

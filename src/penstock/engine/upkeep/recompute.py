@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.state import State
 from penstock.declare.warehouse import Warehouse
+from penstock.engine.spark.session import session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.executor import Computed, explain_error
 from penstock.engine.updates.rows import quoted, read_files
@@ -59,9 +60,8 @@ class Recompute:
         self.session, self.warehouse, self.store, self.catalogue = session, warehouse, store, catalogue
         self.now_us = now_us
         self._folder = warehouse.declarations.state_folder / f"verify-{uuid4().hex[:8]}"
-        self._work = SparkWork(
-            session.newSession(), warehouse, store, Scratch(catalogue.data_path, self._folder.resolve()), schema_of_feed
-        )
+        scratch = Scratch(catalogue.data_path, self._folder.resolve())
+        self._work = SparkWork(session_in(session, warehouse.zone), warehouse, store, scratch, schema_of_feed)
 
     def run(self, state: State, progress: Progress) -> Iterator[Compared]:
         """Every table of the project, sources first."""
@@ -89,7 +89,7 @@ class Recompute:
                 yield from self._derived(state, table, names)
         except (PenstockError, PySparkException, Py4JJavaError, OSError) as error:
             said = explain_error(error).splitlines()[0]
-            yield from (Compared(name, None, f"it cannot be computed: {said}") for name in names)
+            yield from (Compared(name, None, f"it cannot be computed: {said}", failed=True) for name in names)
 
     # Derived tables
 
@@ -128,7 +128,7 @@ class Recompute:
                 totals[name][0] += extra
                 totals[name][1] += lacking
         for name, (extra, lacking) in totals.items():
-            yield Compared(name, not extra and not lacking, "", extra, lacking, len(starts) or 1)
+            yield Compared(name, not extra and not lacking, extra=extra, lacking=lacking, partitions=len(starts) or 1)
 
     # Base tables
 
@@ -162,7 +162,7 @@ class Recompute:
         merged = Computed(tuple(made for one in computed for made in one.made), "load")
         for name in names:
             extra, lacking = self._difference(state, name, merged, None)
-            yield Compared(name, not extra and not lacking, "", extra, lacking, 1)
+            yield Compared(name, not extra and not lacking, extra=extra, lacking=lacking, partitions=1)
 
     # Comparing
 

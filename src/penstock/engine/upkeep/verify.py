@@ -71,6 +71,8 @@ class Compared:
     # None if it could not be compared, and then why.
     equal: bool | None
     why: str = ""
+    # It should have been possible: that is something wrong.
+    failed: bool = False
     # How many rows are there that should not be, and the other way round.
     extra: int = 0
     lacking: int = 0
@@ -95,7 +97,11 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        return not self.problems and all(one.equal is not False for one in self.compared)
+        return not self.problems and not any(one.equal is False or one.failed for one in self.compared)
+
+    @property
+    def not_compared(self) -> list[Compared]:
+        return [one for one in self.compared if one.equal is None]
 
 
 @contextmanager
