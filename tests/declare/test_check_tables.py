@@ -126,7 +126,7 @@ def test_all_problems_at_once_and_a_broken_table_hides_no_other(check: Check) ->
         "penstock.toml:16: `feeds.x.priority` is -1; expected more than 0",
         "penstock.toml:18: feed `x`: the time column `b` does not exist; there are: a",
         "penstock.toml:19: feed `x`, rule 'c > 0': unknown column `c`; `x` has: a",
-        "tables/a.sql:1: `partition`: 'hours' is not a partitioning; expected minutes such as 5m, hour, day, week, month or none; did you mean `hour`?",
+        "tables/a.sql:1: `partition`: 'hours' is not a partitioning; expected minutes such as 5m, hour, day, week, month, quarter, year or none; did you mean `hour`?",
         f"tables/a.sql:3: unknown column `byts`; did you mean `bytes`? {HAS}",
         "tables/b.sql:4: unknown column `s.sight`; did you mean `site`? `s` has: router, site",
         "tables/broken.py:4: table `g` reads `h`, which is not declared; declared: a, b, c, d, e, f, g, sites, stats, x",

@@ -23,7 +23,7 @@ ZONES = [
 FAR = [
     parse_instant(text) for text in ("0001-01-01", "0001-12-31", "0002-01-02", "1582-10-10", "9998-06-01", "9999-12-31")
 ]
-GRAINS = ["5m", "30m", "hour", "day", "week", "month"]
+GRAINS = ["5m", "30m", "hour", "day", "week", "month", "quarter", "year"]
 
 
 def instants(zone: str, rng: Random) -> list[int]:

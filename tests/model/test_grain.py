@@ -16,7 +16,7 @@ ZONES = [
     "Asia/Kolkata",
     "America/St_Johns",
 ]
-GRAINS = [parse_grain(name, zone) for zone in ZONES for name in ("day", "week", "month")] + [
+GRAINS = [parse_grain(name, zone) for zone in ZONES for name in ("day", "week", "month", "quarter", "year")] + [
     parse_grain(name) for name in ("1m", "5m", "90m", "hour", "360m")
 ]
 grains = st.sampled_from(GRAINS)
@@ -128,6 +128,9 @@ def test_hours_do_not_fit_a_day_of_india() -> None:
     assert not nested(parse_grain("hour", "Australia/Lord_Howe"), parse_grain("day", "Australia/Lord_Howe"))
     assert nested(parse_grain("720m"), parse_grain("month"))
     assert not nested(parse_grain("week"), parse_grain("month"))
+    for finer, coarser in (("day", "quarter"), ("month", "quarter"), ("month", "year"), ("quarter", "year")):
+        assert nested(parse_grain(finer), parse_grain(coarser)) and not nested(parse_grain(coarser), parse_grain(finer))
+    assert not nested(parse_grain("week"), parse_grain("year")) and not nested(parse_grain("year"), parse_grain("year"))
     assert nested(parse_grain("day"), WHOLE) and not nested(WHOLE, WHOLE)
 
 
@@ -140,7 +143,7 @@ def test_names_of_grains() -> None:
     for text, message in [
         ("7m", "does not divide a day"),
         ("0m", "does not divide a day"),
-        ("daily", "not a partitioning; expected minutes such as 5m, hour, day, week, month or none"),
+        ("daily", "not a partitioning; expected minutes such as 5m, hour, day, week, month, quarter, year or none"),
     ]:
         with pytest.raises(ValueError, match=message):
             parse_grain(text)

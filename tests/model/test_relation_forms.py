@@ -27,6 +27,10 @@ FORMS = [
     ("WEEK.days()", "day", "week", "2024-02-26..2024-03-03", "2024-02-26..2024-03-03"),
     ("DAY.hours()", "hour", "day", "2024-03-01", "2024-03-01T00..2024-03-01T23"),
     ("MONTH.days()", "day", "month", "2024-02", "2024-02"),
+    ("QUARTER.months()", "month", "quarter", "2024-04..2024-06", "2024-04..2024-06"),
+    ("YEAR.quarters()", "quarter", "year", "2024", "2024"),
+    ("YEAR - 1", "month", "year", "2024", "2023"),
+    ("QUARTER.weeks()", "week", "quarter", "2024-04..2024-06", "2024-04-01..2024-06-30"),
     # Weeks that overlap the month: from Monday, 29 January to Sunday, 3 March.
     ("MONTH.weeks()", "week", "month", "2024-02", "2024-01-29..2024-03-03"),
     ("last 7", "day", "day", "2024-03-03", "2024-02-26..2024-03-03"),

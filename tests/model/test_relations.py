@@ -13,7 +13,18 @@ from penstock.model.time import DAY_US, parse_instant
 
 HOUR, DAY, WEEK, MONTH = (parse_grain(name) for name in ("hour", "day", "week", "month"))
 NEW_YORK = parse_grain("day", "America/New_York")
-GRAINS = [HOUR, parse_grain("360m"), DAY, NEW_YORK, WEEK, MONTH, parse_grain("month", "Europe/Berlin"), WHOLE]
+GRAINS = [
+    HOUR,
+    parse_grain("360m"),
+    DAY,
+    NEW_YORK,
+    WEEK,
+    MONTH,
+    parse_grain("month", "Europe/Berlin"),
+    parse_grain("quarter"),
+    parse_grain("year", "Europe/Berlin"),
+    WHOLE,
+]
 grains = st.sampled_from(GRAINS)
 windows = st.tuples(st.integers(-3, 2), st.integers(1, 4)).map(lambda w: Window(w[0], w[0] + w[1]))
 relations = st.one_of(windows, st.just(Everything()))

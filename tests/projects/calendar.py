@@ -1,4 +1,4 @@
-"""Partitions of time in plain Python, written from the docs: hours, days, weeks (from Monday) and months begin with the clocks
+"""Partitions of time in plain Python, written from the docs: hours, days, weeks (from Monday), months, quarters and years begin with the clocks
 of the zone. A day begins at its first instant; where a clock is set back over midnight, the hour that
 comes twice stays with the later day."""
 
@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,12 +50,13 @@ def _minutes(grain: str) -> int | None:
 def _first(day: date, grain: str) -> date:
     if grain == "week":
         return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if grain == "month" else day
+    months = MONTHS.get(grain)
+    return day if months is None else day.replace(month=(day.month - 1) // months * months + 1, day=1)
 
 
 def _next(day: date, grain: str) -> date:
-    if grain == "month":
-        return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+    if grain in MONTHS:
+        return _first(_first(day, grain) + timedelta(days=31 * MONTHS[grain] + 1), "month")
     return day + timedelta(days=7 if grain == "week" else 1)
 
 

@@ -25,9 +25,9 @@ SCALES: dict[str, tuple[int, list[str]]] = {
     "minutes": (240, ["none", "15m", "hour", "day"]),
     "hours": (30 * 60, ["none", "hour", "day", "week", "month"]),
     "days": (9 * 1440, ["none", "day", "week", "month"]),
-    "months": (75 * 1440, ["none", "day", "week", "month"]),
+    "months": (75 * 1440, ["none", "day", "week", "month", "quarter", "year"]),
 }
-FINER = {"15m": 0, "hour": 1, "day": 2, "week": 3, "month": 4}
+FINER = {"15m": 0, "hour": 1, "day": 2, "week": 3, "month": 4, "quarter": 5, "year": 6}
 # Views whose rows keep the time of the row that they are made from.
 ROW_TIMES = ("rowwise", "windowed", "looked_up", "union", "subquery", "lateral", "shifted", "anti_join", "last_seen")
 KEYS = ["a", "b", "c", "d", None]
@@ -130,7 +130,7 @@ class _Case:
                 )
             columns.insert(rng.randrange(len(columns) + 1), ("ts", kind))
             time = "ts"
-            grains = [grain for grain in self.grains if grain != "month"]
+            grains = [grain for grain in self.grains if grain not in calendar.MONTHS]
             if kind == "date":
                 grains = [grain for grain in grains if grain in ("none", "day", "week")]
             grain = rng.choice(grains)
@@ -197,7 +197,7 @@ class _Case:
         """A flow that makes two tables."""
         rng = self.rng
         timed = [one for one in self.sources.values() if one.timed and one.of("string") and one.of("bigint", "int")]
-        grains = [grain for grain in self.grains if grain in ("none", "hour", "day", "week", "month")]
+        grains = [grain for grain in self.grains if grain != "15m"]
         if not timed:
             return
         source, grain = rng.choice(timed), rng.choice(grains)
@@ -369,8 +369,8 @@ class _Case:
                     pass
                 elif grain == view.grain:
                     options.append("same")
-                elif grain in ("hour", "day", "week"):
-                    options.append(f"{word}.{grain}s()" if view.grain in ("day", "week", "month") else None)
+                elif grain in ("hour", "day", "week", "month", "quarter"):
+                    options.append(f"{word}.{grain}s()" if FINER[view.grain] >= FINER["day"] else None)
                 options += whole
             elif self._fits(view.grain, grain):
                 options = ["containing", *whole]
@@ -614,7 +614,7 @@ class _Case:
         options: list[tuple[str, Any]] = [("priority", 4), ("period", "5m"), ("keep_versions", 3), ("max_ahead", "2d")]
         if feed["time"]:
             options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h"), ("punctuation", None)]
-            grains = [g for g in self.grains if g != "month"]
+            grains = [g for g in self.grains if g not in calendar.MONTHS]
             if dict(feed["columns"])[feed["time"]] == "date":
                 grains = [g for g in grains if g not in ("15m", "hour")]
             options += [("partition", rng.choice(grains))] * 3

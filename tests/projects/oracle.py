@@ -65,7 +65,7 @@ class Oracle:
         self.zone = "UTC"
         one: Any = self.con.create_function
         number = sqltypes.BIGINT
-        for grain in ("minute", "hour", "day", "week", "month"):
+        for grain in ("minute", "hour", "day", "week", *calendar.MONTHS):
             one(f"trunc_{grain}", self._trunc(grain), [number], number)
         one("trunc_utc", lambda us, minutes: us - us % (minutes * calendar.MINUTE), [number, number], number)
         one("local_date", lambda us: calendar.local(us, self.zone).date(), [number], sqltypes.DATE)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.projects.calendar import MINUTE
+from tests.projects.calendar import MINUTE, MONTHS
 
 _BOTH = re.compile(r"⟦([^¦⟧]*)¦([^⟧]*)⟧")
 
@@ -61,7 +61,15 @@ class View:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-WIDE = {"minute": "minute", "hour": "hour", "day": "day", "week": "week", "month": "month"}
+WIDE = {
+    "minute": "minute",
+    "hour": "hour",
+    "day": "day",
+    "week": "week",
+    "month": "month",
+    "quarter": "quarter",
+    "year": "year",
+}
 
 
 def instant(source: Source, alias: str = "") -> str:
@@ -396,7 +404,7 @@ def shifted(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
 def days(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     """A date as the time of a roll-up."""
     s = _timed(sources)
-    if s is None or grain not in ("day", "week", "month") or d.plain:
+    if s is None or grain not in ("day", "week", *MONTHS) or d.plain:
         return None
     key, aggregates = d.key(s), d.aggregates(s)
     duck = duck_text(instant(s))
@@ -483,7 +491,7 @@ def python_rows(d: Drawing, sources: Sequence[Source], grain: str) -> View | Non
 @template
 def python_sums(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     s = _timed(sources)
-    if s is None or grain not in ("hour", "day", "week", "month") or d.plain:
+    if s is None or grain not in ("hour", "day", "week", *MONTHS) or d.plain:
         return None
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     text = f"SELECT {key} AS k, {bucket} AS slot, sum({number}) AS total FROM {s.name} GROUP BY 1, 2"

@@ -21,7 +21,7 @@ from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.source_partitions import Placing, place
 from penstock.declare.sql.view import Rowwise, Shape, SqlProblem, View, analyse
-from penstock.model.grain import WHOLE, Calendar, Fixed, clock_offset_us
+from penstock.model.grain import MONTHS, WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
 from penstock.model.schema import Schema, ddl
 from penstock.model.tables import Table
@@ -262,7 +262,7 @@ class Definer:
                 self.problem(declaration.at("time"), f"{message}; {hint}")
             elif placing.coarse and not said:
                 message = f"{what} is that of a {placing.coarse}, so that all its rows would be in its first {grain}"
-                partition = placing.coarse if placing.coarse in ("day", "week", "month") else "none"
+                partition = placing.coarse if placing.coarse in ("day", "week", *MONTHS) else "none"
                 self.problem(declaration.at("time"), f'{message}; write partition = "{partition}", or another `time`')
             elif not said and needs.high <= 1:
                 # Moved to later: rows of this partition come from earlier ones, too.

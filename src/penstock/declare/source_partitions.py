@@ -170,7 +170,7 @@ def _widths(grain: Grain) -> tuple[int, int]:
     if isinstance(grain, Fixed):
         return grain.width_us, grain.width_us
     assert isinstance(grain, Calendar)
-    days = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}[grain.name]
+    days = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}[grain.name]
     slack = 0 if grain.zone == "UTC" else _SLACK_US
     return days[0] * DAY_US - slack, days[1] * DAY_US + slack
 
@@ -206,7 +206,5 @@ def keeps(unit: str, grain: Grain, zone: str) -> bool:
     set back over midnight they do not; such views are refused.)"""
     if grain is WHOLE or unit == "second":
         return True
-    if unit not in ("minute", "hour", "day", "week", "month"):
-        return False
     own = parse_grain(unit, zone)
     return own == grain or nested(own, grain)

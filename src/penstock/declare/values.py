@@ -39,7 +39,9 @@ def _partition(value: Any) -> Any:
         try:
             parse_grain(value)
         except ValueError as error:
-            near = difflib.get_close_matches(value.strip().lower(), ("hour", "day", "week", "month", "none"), 1, 0.5)
+            near = difflib.get_close_matches(
+                value.strip().lower(), ("hour", "day", "week", "month", "quarter", "year", "none"), 1, 0.5
+            )
             raise ValueError(f"{error}{f'; did you mean `{near[0]}`?' if near else ''}") from None
     return value
 

@@ -105,17 +105,21 @@ class Fixed(Grain):
         return Grain.shift(self, start_us, partitions)
 
 
+# Partitions of months: how many.
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+
 @dataclass(frozen=True, slots=True)
 class Calendar(Grain):
-    """Days, weeks (from Monday) and months by the calendar of a zone, where a day may have 23 or 25 hours."""
+    """Days, weeks (from Monday), months, quarters and years by the calendar of a zone, where a day may have 23 or 25 hours."""
 
     name: str
     zone: str = "UTC"
 
     def ordinal(self, instant_us: int) -> int:
         local = moment(min(max(instant_us, FIRST_US), LAST_US), zone_of(self.zone)).date()
-        if self.name == "month":
-            found = local.year * 12 + local.month - 1
+        if self.name in MONTHS:
+            found = (local.year * 12 + local.month - 1) // MONTHS[self.name]
         else:
             found = local.toordinal() if self.name == "day" else (local.toordinal() - 1) // 7
         # Where a clock is set back across midnight, the hour that comes twice stays with the later day.
@@ -162,7 +166,7 @@ _FIXED = {
 
 
 def parse_grain(text: str, zone: str = "UTC") -> Grain:
-    """The grain that a user names: `5m` (minutes that divide a day), `hour`, `day`, `week`, `month`, `none`."""
+    """The grain that a user names: `5m` (minutes that divide a day), `hour`, `day`, `week`, `month`, `quarter`, `year`, `none`."""
     word = text.strip().lower()
     minutes = _MINUTES.fullmatch(word)
     if word == "minute" or minutes:
@@ -175,12 +179,14 @@ def parse_grain(text: str, zone: str = "UTC") -> Grain:
         return WHOLE
     if word == "hour":
         return Fixed("hour", HOUR_US, _fixed_offset(zone, HOUR_US))
-    if word in ("day", "week", "month"):
+    if word in ("day", "week", *MONTHS):
         zone_of(zone)
-        if zone == "UTC" and word != "month":
+        if zone == "UTC" and word not in MONTHS:
             return _FIXED[word]
         return Calendar(word, zone)
-    raise ValueError(f"{text!r} is not a partitioning; expected minutes such as 5m, hour, day, week, month or none")
+    raise ValueError(
+        f"{text!r} is not a partitioning; expected minutes such as 5m, hour, day, week, month, quarter, year or none"
+    )
 
 
 # Files beside those of zones: what they mean depends on the machine, or nobody else knows them.
@@ -210,7 +216,9 @@ def nested(finer: Grain, coarser: Grain) -> bool:
         # Local midnights fall on boundaries of the finer grain: hours of UTC do not fit a day of India (+05:30).
         return DAY_US % finer.width_us == 0 and finer.offset_us == clock_offset_us(coarser.zone, finer.width_us)
     if isinstance(finer, Calendar) and isinstance(coarser, Calendar):
-        return finer.zone == coarser.zone and finer.name == "day" and coarser.name != "day"
+        if finer.zone != coarser.zone or finer.name == coarser.name:
+            return False
+        return finer.name == "day" or 0 < MONTHS.get(finer.name, 0) < MONTHS.get(coarser.name, 0)
     return False
 
 
@@ -251,8 +259,8 @@ _FIRST_DAY, _LAST_DAY = date(1, 12, 1).toordinal(), date(9998, 12, 31).toordinal
 
 @lru_cache(maxsize=1 << 16)
 def _start(name: str, zone: str, ordinal: int) -> int:
-    if name == "month":
-        year, month = divmod(min(max(ordinal, 23), 9998 * 12 + 11), 12)
+    if name in MONTHS:
+        year, month = divmod(min(max(ordinal * MONTHS[name], 23), 9998 * 12 + 11), 12)
         first = date(year, month + 1, 1)
     else:
         first = date.fromordinal(min(max(ordinal if name == "day" else ordinal * 7 + 1, _FIRST_DAY), _LAST_DAY))

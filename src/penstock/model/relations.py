@@ -120,9 +120,16 @@ class PartitionMap:
 
 
 _POINT = re.compile(r"(?P<word>[A-Z]+|\d+M)\s*(?:(?P<sign>[-+])\s*(?P<count>\d+))?", re.ASCII)
-_METHOD = re.compile(r"(?P<word>[A-Z]+)\s*\.\s*(?P<unit>MINUTES|HOURS|DAYS|WEEKS|MONTHS)\s*\(\s*\)", re.ASCII)
+_METHOD = re.compile(r"(?P<word>[A-Z]+)\s*\.\s*(?P<unit>MINUTES|HOURS|DAYS|WEEKS|MONTHS|QUARTERS)\s*\(\s*\)", re.ASCII)
 _LAST = re.compile(r"LAST\s+(\d+)", re.ASCII)
-_UNITS = {"MINUTES": "minutes", "HOURS": "hour", "DAYS": "day", "WEEKS": "week", "MONTHS": "month"}
+_UNITS = {
+    "MINUTES": "minutes",
+    "HOURS": "hour",
+    "DAYS": "day",
+    "WEEKS": "week",
+    "MONTHS": "month",
+    "QUARTERS": "quarter",
+}
 _FORMS = "same, previous, last N, containing, everything, DAY - 1, DAY - 3 .. DAY - 1, DAY.hours() or SELF - 1"
 
 
