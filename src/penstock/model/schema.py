@@ -195,10 +195,14 @@ class _Reader:
         if self.peek() != "<":
             raise self.wrong(f"column `{column}`: {word} of what? write for example {example}", begin)
         self.take()
-        parts = []
+        parts: list[str] = []
+        names: set[str] = set()
         while True:
             if word == "struct":
                 name = self.name()
+                if name.lower() in names:
+                    self.wrong(f"column `{column}`: two fields named `{name}` in a struct", self.at - 1)
+                names.add(name.lower())
                 if self.peek() == ":":
                     self.take()
                 parts.append(f"{_quoted(name)}:{self.type(column)}")

@@ -123,6 +123,8 @@ def _parse_nested(name: str, rest: list[str], text: str) -> tuple[Type, list[str
         if [token.lower() for token in rest[:2]] == ["not", "null"]:
             rest = rest[2:]
         children.append((label, child))
+    if name == "struct" and len({label.lower() for label, _ in children}) < len(children):
+        raise UnknownType(f"the type {text!r} has two fields of one name in a struct: give each a name of its own")
     if not children or (fixed and len(children) != len(fixed)):
         raise UnknownType(f"cannot read the type {text!r}: {name} has {len(children)} parts")
     return Type(name, tuple(children)), rest[1:]

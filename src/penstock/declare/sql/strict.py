@@ -21,6 +21,7 @@ from penstock.declare.sql.names import type_of
 from penstock.declare.sql.names_of_spark import FUNCTIONS
 from penstock.declare.sql.parse import Parsed
 from penstock.declare.sql.types import INTEGERS, TIMES, decimal_of, infer
+from penstock.model.schema import WrongColumns, parse_ddl
 
 _SELECT = {
     "with_", "expressions", "hint", "distinct", "from_", "joins", "laterals", "where", "group", "having", "order", "sort",
@@ -45,11 +46,36 @@ def strict_problems(parsed: Parsed, query: Query) -> Iterator[Problem]:
         yield from _node(parsed, node)
     yield from _query(parsed, query, set())
     for output in query.outputs or ():
-        if output.type == "void":
+        wrong = _not_held(output.type, output.expression, query)
+        if wrong == "void":
             yield parsed.text.at(output.node, f"column `{output.name}` has no type", "write cast(null AS <type>)")
-        elif output.type is not None and re.match(r"(interval|time\(|variant|string collate)", output.type):
-            found = f"column `{output.name}` is {output.type}, which tables do not hold"
-            yield parsed.text.at(output.node, found, "cast it, for example to string")
+        elif wrong is not None:
+            found = f"column `{output.name}` is {wrong}, which tables do not hold"
+            expected = "cast it, for example to string"
+            if "void" in wrong:
+                expected = "cast what has no type: cast(array() AS array<string>)"
+            elif wrong.startswith("struct"):
+                expected = "give each field a type that tables hold, and a name of its own"
+            yield parsed.text.at(output.node, found, expected)
+
+
+def _not_held(type_: str | None, node: exp.Expr | None, query: Query) -> str | None:
+    """The type, or that of a part, which no table can hold."""
+    if type_ is not None:
+        try:
+            parse_ddl(f"held {type_}")
+        except WrongColumns:
+            return type_
+        return None
+    parts: list[exp.Expr] = []
+    if isinstance(node, exp.Alias | exp.Paren):
+        parts = [node.this]
+    elif isinstance(node, exp.Struct):
+        parts = [child.expression for child in node.expressions if isinstance(child, exp.PropertyEQ)]
+    elif isinstance(node, exp.Array):
+        parts = [child for child in node.expressions if not isinstance(child, exp.Null)]
+    of = (lambda column: type_of(query, column)) if isinstance(query, Block) else (lambda _: None)
+    return next((wrong for part in parts if (wrong := _not_held(infer(part, of), part, query))), None)
 
 
 # Words

@@ -91,7 +91,14 @@ _BOOLEANS = (
 )  # fmt: skip
 _STRINGS = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.TimeToStr, exp.RegexpReplace, exp.ConcatWs)
 _INTS = (exp.Length, exp.Year, exp.Quarter, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.DayOfWeek, exp.DayOfYear)
-_SAME = (exp.Min, exp.Max, exp.Paren, exp.Nullif, exp.Filter)
+_SAME = (exp.Min, exp.Max, exp.Paren, exp.Nullif, exp.Filter, exp.First, exp.AnyValue, exp.ArrayDistinct,
+    exp.ArrayFilter,
+)  # fmt: skip
+_NAMED = {
+    **dict.fromkeys(("make_dt_interval", "make_ym_interval", "try_make_interval"), "interval"),
+    **dict.fromkeys(("make_time", "to_time", "try_to_time"), "time(6)"),
+    **dict.fromkeys(("try_parse_json", "to_variant_object"), "variant"),
+}
 
 
 def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | None:
@@ -117,13 +124,17 @@ def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | N
             return of_avg(of(node.this))
         case exp.Sub() if of(node.this) in TIMES and of(node.expression) in TIMES:
             return "interval"
+        case exp.Mul() | exp.Div() if "interval" in (of(node.this), of(node.expression)):
+            return "interval"
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             return _arithmetic(node, of(node.this), of(node.expression))
         case exp.Neg() | exp.Abs():
             type_ = of(node.this)
-            return type_ if is_exact(type_) or type_ in ("float", "double") else None
-        case exp.Interval():
+            return type_ if is_exact(type_) or type_ in ("float", "double", "interval") else None
+        case exp.Interval() | exp.MakeInterval():
             return "interval"
+        case exp.CurrentTime():
+            return "time(6)"
         case exp.Collate():
             return f"string collate {node.expression.name}"
         case exp.ParseJSON():
@@ -148,6 +159,21 @@ def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | N
             return "date" if of(node.this) in ("date", "timestamp", "string") else None
         case exp.Anonymous() if str(node.this).lower() == "mean" and len(node.expressions) == 1:
             return of_avg(of(node.expressions[0]))
+        case exp.Anonymous():
+            return _NAMED.get(str(node.this).lower())
+        case exp.Array():
+            inside = widest([of(child) for child in node.expressions])
+            return f"array<{inside}>" if inside else None
+        case exp.ArrayAgg() | exp.ArrayUniqueAgg():
+            inside = of(node.this)
+            return f"array<{inside}>" if inside else None
+        case exp.VarMap():
+            pair = [widest([of(child) for child in node.args[part].expressions]) for part in ("keys", "values")]
+            return f"map<{pair[0]},{pair[1]}>" if all(pair) else None
+        case exp.Struct():
+            return _struct([(child.name, of(child.expression)) for child in node.expressions])
+        case exp.Nvl2():
+            return widest([of(node.args["true"]), of(node.args.get("false"))])
         case exp.Explode():
             return element(of(node.this))
         case exp.DPipe() | exp.Concat():
@@ -171,11 +197,19 @@ def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | N
     return None
 
 
+def _struct(given: Sequence[tuple[str, str | None]]) -> str | None:
+    """Not known with `*`, or with names that are written in some other way in a type."""
+    known = given and all(type_ and re.fullmatch(r"\w+", name) for name, type_ in given)
+    return f"struct<{','.join(f'{name}:{type_}' for name, type_ in given)}>" if known else None
+
+
 def of_sum(type_: str | None) -> str | None:
     if type_ in INTEGERS:
         return "bigint"
     if type_ in ("float", "double"):
         return "double"
+    if type_ == "interval":
+        return type_
     digits = decimal_of(type_)
     return decimal(digits[0] + 10, digits[1]) if digits else None
 
@@ -183,6 +217,8 @@ def of_sum(type_: str | None) -> str | None:
 def of_avg(type_: str | None) -> str | None:
     if type_ in (*INTEGERS, "float", "double"):
         return "double"
+    if type_ == "interval":
+        return type_
     digits = decimal_of(type_)
     return _adjusted(digits[0] + 4, digits[1] + 4) if digits and digits[0] + 4 <= 38 else None
 
