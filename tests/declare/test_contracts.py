@@ -34,6 +34,16 @@ def test_what_makes_no_sense(wrong: dict[str, object], told: str) -> None:
         contract_of(Contract(), **wrong)  # type: ignore[arg-type]
 
 
+def test_a_query_counts_no_more_than_its_profile() -> None:
+    """Else ten queries with `success=1e9` push everyone else out."""
+    base = Contract(weights=Weights(1, 0, 1, 0))
+    loud = contract_of(base, weights={"success": 1e9, "missed": 3e9}).weights
+    assert loud.span == pytest.approx(base.weights.span)
+    assert (loud.missed / loud.success, loud.rejected, loud.stale) == (pytest.approx(3), 0, 0)
+    # It may count less.
+    assert contract_of(base, weights={"success": 0.1, "missed": 0.1}).weights == Weights(0.1, 0, 0.1, 0)
+
+
 def test_weights_as_text() -> None:
     assert parse_weights("rejected=0.5, missed=2") == {"rejected": 0.5, "missed": 2.0}
     for wrong in ("", "missed", "missed=", "missed=two", "missed=nan", "missed=2;stale=1"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from time import thread_time
 
 import pytest
 
+from penstock.declare.sql.bounds import LONGEST
 from penstock.declare.sql.facts import SqlProblem
-from penstock.declare.sql.read import LONGEST, read_query
+from penstock.declare.sql.read import read_query
 from penstock.declare.sql.touched import Timed, touched
 from penstock.model.grain import parse_grain
 from penstock.model.partitions import EVERYTHING, PartitionSet
@@ -51,6 +53,9 @@ BAD = [
     "from orders select reflect(id)", "select * from orders |> select reflect('a', 'b')", "select x.reflect('a') from orders x",
     "select * from values (reflect('a', 'b'))", "select * from orders, lateral (select reflect('a', 'b'))",
     "with reflect(a) as (select 1) select reflect('java.lang.System', 'exit') from orders",
+    "with input_file_name(x) as (select 1) select 1, input_file_name() as y from orders", "with version(x) as (select 1) select 1, version() as v",
+    "with uuid(x) as (select 1) select 1, uuid() as u", "with reflect(x) as (select 1) select id, reflect(shop, shop) as r from orders",
+    "select 1, reflect(shop, shop) from (select 'a' as shop) as reflect(shop)", "select user", "select current_path", "select current_path()",
     "select transform(id) using 'cat' as (x) from orders", "map id using 'cat' from orders",
     "select * from (select transform(id) using 'cat' from orders)", "select '${env:HOME}'", "select ${spark.app.id}",
     "select input_file_name() from orders", "select current_user", "select current_user()", "select session_user()",
@@ -86,9 +91,72 @@ def test_spark_gets_the_words_without_comments() -> None:
 
 
 def test_more_functions_can_be_allowed() -> None:
-    with pytest.raises(SqlProblem, match="the function lpad"):
-        read_query("select lpad(shop, 3, ' ') from orders", SCHEMAS)
-    read_query("select lpad(shop, 3, ' ') from orders", SCHEMAS, ["lpad"])
+    with pytest.raises(SqlProblem, match="the function to_xml"):
+        read_query("select to_xml(named_struct('a', shop)) from orders", SCHEMAS)
+    read_query("select to_xml(named_struct('a', shop)) from orders", SCHEMAS, ["to_xml"])
+
+
+def chain(count: int, select: str) -> str:
+    named = "".join(f", c{i} as ({select.format(f'c{i - 1}')})" for i in range(1, count))
+    return f"with c0 as (select * from orders){named} select count(*) from c{count - 1}"
+
+
+HEAVY = {
+    "brackets": "select " + "(" * 900 + "1" + ")" * 900,
+    "cases": "select " + "case when true then " * 300 + "1" + " end" * 300,
+    "types": "select cast(null as " + "array<" * 1000 + "int" + ">" * 1000 + ")",
+    "structs": "select cast(null as " + "struct<a: map<string, " * 200 + "int" + ">>" * 200 + ")",
+    "queries": "select * from " + "(select * from " * 400 + "orders" + ")" * 400,
+    "doubled": chain(30, "select * from {0} p, {0} q"),
+    "doubled names": chain(30, "select p.* from {0} p, {0} q"),
+    "doubled unions": chain(30, "select * from {0} union all select * from {0}"),
+    "doubled in subqueries": chain(30, "select * from {0} where id in (select id from {0})"),
+    "stars": "select " + ",".join(["*"] * 900) + " from " + ", ".join(f"orders o{i}" for i in range(150)),
+    "tables": "select count(*) from " + ", ".join(f"orders o{i}" for i in range(900)),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_what_would_take_long_to_read_is_refused_at_once(name: str) -> None:
+    begun = thread_time()
+    with pytest.raises(SqlProblem, match=r"too deeply|too many"):
+        read_query(HEAVY[name], SCHEMAS)
+    assert thread_time() - begun < 2
+
+
+def test_long_and_simple_queries_are_read() -> None:
+    read_query(chain(60, "select id, v from {0} where v > 1"), SCHEMAS)
+    read_query("select id from orders where " + " or ".join(f"id = {i}" for i in range(400)), SCHEMAS)
+    read_query("select " + "(" * 50 + "1" + ")" * 50, SCHEMAS)
+
+
+BOUNDED = {
+    "lpad(shop, 10000, 'x')": "lpad(shop, 10001, 'x')",
+    "rpad(shop, 8)": "rpad(shop, v)",
+    "space(10)": "space(id)",
+    "repeat(repeat(shop, 100), 100)": "repeat(repeat(shop, 1000), 1000)",
+    "array_repeat(shop, 100)": "array_repeat(shop, 20000)",
+    "size(sequence(1, 10000))": "size(sequence(1, id))",
+    "size(sequence(-5, 5, 2))": "size(sequence(1, 1000000000))",
+    "format_string('%05d of %s', id, shop)": "format_string('%900000000d', id)",
+    "printf('%20s', shop)": "printf('%9\\u0030000000d', id)",
+    "format_number(v, 2)": "format_number(v, 900000000)",
+    "format_number(v, '#,##0.00')": "format_number(v, id)",
+    "approx_count_distinct(id, 0.01)": "approx_count_distinct(id, 0.0000001)",
+    "histogram_numeric(v, 20)": "histogram_numeric(v, 2000000000)",
+    "percentile_approx(v, 0.5, 100)": "percentile_approx(v, 0.5, 2000000000)",
+}
+
+
+@pytest.mark.parametrize("small", BOUNDED)
+def test_calls_that_make_memory_from_nothing_say_how_much(small: str) -> None:
+    read_query(f"select {small} from orders", SCHEMAS)
+    with pytest.raises(SqlProblem, match=r"at most|widths|at least"):
+        read_query(f"select {BOUNDED[small]} from orders", SCHEMAS)
+
+
+def test_a_project_frees_a_call_of_its_bound() -> None:
+    read_query("select lpad(shop, v, 'x') from orders", SCHEMAS, ["lpad"])
 
 
 # Partitions

@@ -35,7 +35,8 @@ def contract_of(
     stale: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Contract:
-    """A contract with what a query says itself; a freshness that is said replaces that of the profile as a whole. Raises `ValueError`."""
+    """A contract with what a query says itself; a freshness that is said replaces that of the profile as a whole. Weights that are said compare the
+    endings of this query with each other; against other queries they count at most as much as those of the profile. Raises `ValueError`."""
     if within is not None:
         base = replace(base, within_us=_duration("within", within))
     if fresh is not None or lag is not None:
@@ -50,7 +51,7 @@ def contract_of(
         unknown = sorted(set(weights) - set(WEIGHTS))
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not a way to end; weights are of {', '.join(WEIGHTS)}")
-        base = replace(base, weights=replace(base.weights, **weights))
+        base = replace(base, weights=replace(base.weights, **weights).counting_no_more_than(base.weights))
     return base
 
 

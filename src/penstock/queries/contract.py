@@ -92,6 +92,13 @@ class Weights:
         """From the best to the worst that can happen (the paper's range of USM)."""
         return self.success + max(self.rejected, self.missed, self.stale)
 
+    def counting_no_more_than(self, other: Weights) -> Weights:
+        """The same preferences, made smaller where they would count more against the queries of others than these weights do."""
+        if self.span <= other.span:
+            return self
+        part = other.span / self.span
+        return Weights(self.success * part, self.rejected * part, self.missed * part, self.stale * part)
+
 
 NAIVE = Weights()
 

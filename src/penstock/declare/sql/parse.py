@@ -80,7 +80,7 @@ def offset_of(node: exp.Expr | None) -> int:
 def parse(sql: str, *, file: str, line: int = 1) -> Parsed:
     """One SELECT (with CTEs, set operations, subqueries) or `SqlProblem`."""
     text = Text(sql, file, line)
-    tokens = _tokens(text)
+    tokens = tokens_of(text)
     _refuse_holes(text, tokens)
     first = next((t for t in tokens if t.token_type != TokenType.SEMICOLON), None)
     if first is not None and first.token_type not in _BEGINNINGS:
@@ -194,7 +194,7 @@ def visible_cte(table: exp.Table) -> exp.CTE | None:
     return None
 
 
-def _tokens(text: Text) -> list[Token]:
+def tokens_of(text: Text) -> list[Token]:
     try:
         return list(PenstockSpark().tokenize(text.sql))
     except TokenError:

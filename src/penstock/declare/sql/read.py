@@ -18,13 +18,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.declare.problems import did_you_mean
 from penstock.declare.sql.allowed import ALLOWED, WORDS
+from penstock.declare.sql.bounds import LONGEST, Expansion, size_problems, words_problems
 from penstock.declare.sql.columns import resolve
 from penstock.declare.sql.facts import Problem, Shape, SqlProblem
 from penstock.declare.sql.model import Query
-from penstock.declare.sql.parse import Parsed, Text, names_cte, parse, table_name, tables_read
-
-LONGEST = 50_000
-MOST_WORDS = 4_000
+from penstock.declare.sql.names_of_spark import FUNCTIONS
+from penstock.declare.sql.parse import Parsed, Text, names_cte, parse, table_name, tables_read, tokens_of
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,12 @@ def read_query(sql: str, schemas: Mapping[str, Shape | None], functions: Collect
     if "\0" in sql:
         raise SqlProblem([text.problem(sql.index("\0"), "a NUL character", "expected text")])
     try:
+        problems = list(words_problems(text, tokens_of(text)))
+        if problems:
+            raise SqlProblem(problems)
         parsed = parse(sql, file="query")
         problems = [*_calls(parsed, functions), *_statements(parsed), *_relations(parsed, schemas)]
+        problems = problems or list(Expansion(parsed, schemas).problems())
         if problems:
             raise SqlProblem(_once(problems))
         known = {name: schema for name, schema in schemas.items() if schema is not None}
@@ -100,11 +103,10 @@ _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 
 def _calls(parsed: Parsed, functions: Collection[str]) -> Iterator[Problem]:
     text, tokens = parsed.text, parsed.tokens
-    if len(tokens) > MOST_WORDS:
-        yield text.problem(0, f"{len(tokens):,} words", f"at most {MOST_WORDS:,} are read")
-        return
-    allowed = ALLOWED | {name.lower() for name in functions}
+    more = {name.lower() for name in functions}
+    allowed = ALLOWED | more
     named = _named_with_columns(parsed.tree)
+    yield from size_problems(text, tokens, more)
     for number, (token, after) in enumerate(pairwise(tokens)):
         word = token.text.lower()
         if after.token_type == TokenType.L_PAREN and (word.replace("_", "").isalnum() or token.token_type in _NAMES):
@@ -123,8 +125,10 @@ def _instead(word: str, allowed: Collection[str]) -> str:
 
 
 def _named_with_columns(tree: exp.Expr) -> frozenset[str]:
-    """Names of relations that are followed by their columns: `WITH t(a, b) AS …`, `(…) AS t(a, b)`."""
-    return frozenset(str(alias.name).lower() for alias in tree.find_all(exp.TableAlias) if alias.columns)
+    """Names of relations that are followed by their columns: `WITH t(a, b) AS …`, `(…) AS t(a, b)`. None that Spark has a function of: which of
+    the two a word is would be for each reader to decide."""
+    named = frozenset(str(alias.name).lower() for alias in tree.find_all(exp.TableAlias) if alias.columns)
+    return named - FUNCTIONS
 
 
 def _is_alias(tokens: Sequence[Token], number: int, named: frozenset[str]) -> bool:
