@@ -59,8 +59,8 @@ def test_proven(tmp_path: Path) -> None:
         360_000_000,
         960_000_000,
     )
-    # (360 * 300 + (7200 + 300) * 20) / 280 = 921.43 s
-    assert stats["recovery_us"] == 921_428_572
+    # ceil((7200 + 1260 + 360 - 300) / (300 - 20)) + 1 = 32 updates: 360 + 32 * 20 s
+    assert stats["recovery_us"] == 1_000_000_000
     assert found["fits"] and found["violated"] == []
     assert "ok" in run("check", "-p", str(folder)).output
 
@@ -78,4 +78,3 @@ def test_other_tracks_and_bad_options(tmp_path: Path) -> None:
     found = json.loads(run("bounds", "-p", str(folder), "--tracks", "5", "--json").stdout)
     assert found["tracks"] == 5
     assert "is not a duration" in run("bounds", "-p", str(folder), "--outage", "soon", code=2).output
-    assert "expected worst or average" in run("bounds", "-p", str(folder), "--provision", "best", code=2).output

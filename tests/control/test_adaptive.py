@@ -161,7 +161,7 @@ def test_the_policy_reserves_what_the_bounds_assume() -> None:
     policy = find_policy("adaptive").for_graph(controller.state.graph)  # type: ignore[attr-defined]
     learned = {name: table.cost for name, table in controller.state.tables.items()}
     reserved = policy.model(2, outlook)
-    _, proven = assumed(controller.state.graph, learned, 2)
+    proven = assumed(controller.state.graph, learned, 2).model
     assert reserved.tasks == proven.tasks and reserved.merged_us == proven.merged_us
     costs = {task.table: task.cost_us / SECOND_US for task in reserved.tasks}
     assert costs["often"] >= learned["often"].usual_s + 3 * learned["often"].spread_s

@@ -26,7 +26,7 @@ from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.control.views.explain import explain
 from penstock.control.views.health import FeedWatch, feed_health
-from penstock.control.views.recovery import broken, guarantees, hanging, recoveries, violated
+from penstock.control.views.recovery import assumed, broken, guarantees, hanging, recoveries, violated
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import MINUTE_US, SECOND_US, parse_instant
 from penstock.requests.job import FeedFile, Job, PublishedTable
@@ -312,8 +312,7 @@ def test_an_update_that_hangs_is_a_lost_track() -> None:
     assert (found.table, found.bound_us, found.assumption) == ("router_stats", 220 * SECOND_US, "lost track")
     assert found.said == "1 of 2 tracks work; track 1 has been at `router_stats` for 10m, at most 20s was assumed"
     # So is one that the bounds count on and that nobody has.
-    model = guarantees(state.graph, {}, 3)[1]
-    (found,) = broken(state, model, minute(10))
+    (found,) = broken(state, assumed(state.graph, {}, 3), minute(10))
     assert found.said.startswith("1 of 3 tracks work; track 1 has been")
 
 
@@ -343,8 +342,8 @@ def test_a_recovery_with_its_expected_and_its_proven_end() -> None:
     assert stats.expected_end_us == minute(60) + ceil(220 * SECOND_US / (1 - 20 / 300))
     assert hourly.expected_end_us == stats.expected_end_us + ceil(440 * SECOND_US / (1 - 40 / 300))
     # Y = 20 + (20 + 40 - 20) / (2 - 1) = 60 s, Theta = 360 s; p' = 20 s as the rest of a track is free:
-    # x = (360 * 300 + (3300 + 300) * 20) / (300 - 20) = 642.86 s
-    assert stats.latest_end_us == minute(60) + ceil((360 * 300 + 3600 * 20) * SECOND_US / 280)
+    # Q = 360 + 3 * 300 = 1260 s; ceil((3300 + 1260 + 360 - 300) / (300 - 20)) + 1 = 18 jobs; x = 360 + 18 * 20 = 720 s
+    assert stats.latest_end_us == minute(60) + 720 * SECOND_US
     assert hourly.latest_end_us is not None and hourly.latest_end_us > stats.latest_end_us
 
 

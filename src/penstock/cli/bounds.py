@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
-from penstock.control.views.recovery import Provision, broken, guarantees
+from penstock.control.views.recovery import assumed, broken, guarantees
 from penstock.model.time import SECOND_US, format_duration, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 
-_COLOUR = {"proven": "green", "not proven": "bold red", "no target": "dim", "best effort": "dim"}
+_COLOUR = {
+    "proven": "green",
+    "expected": "green",
+    "assumed": "yellow",
+    "not proven": "bold red",
+    "no target": "dim",
+    "best effort": "dim",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -29,36 +38,36 @@ def bounds(
         str | None, typer.Option(help="How long feeds are out, such as 2h: when is all recovered?")
     ] = None,
     tracks: Annotated[int | None, typer.Option(help="Other than the project says.", min=1)] = None,
-    provision: Annotated[str, typer.Option(help="Costs: worst, or average (bounds then hold on average).")] = "worst",
     json: JsonOption = False,
 ) -> None:
     """How stale each table can become and how long recovery can take; which freshness targets that proves."""
     with errors_told():
-        how = _provision(provision)
         length_us = _duration(outage)
         with open_warehouse(project) as warehouse:
             state = warehouse.state()
             learned = {name: table.cost for name, table in state.tables.items()}
-            graph = warehouse.declared.graph
-            number = tracks or warehouse.declared.declarations.tracks
-            report, model = guarantees(graph, learned, number, provision=how, outage_us=length_us)
-            violated = broken(state, model, warehouse.clock.now_us())
-            policy = warehouse.declared.declarations.config.run.policy
+            graph, declared = warehouse.declared.graph, warehouse.declared.declarations
+            number, policy, cores = (
+                tracks or declared.tracks,
+                declared.config.run.policy,
+                _cores(declared.config.spark),
+            )
+            report, _ = guarantees(graph, learned, number, policy, outage_us=length_us, feeds=state.feeds, cores=cores)
+            found = assumed(graph, learned, number, policy, feeds=state.feeds, cores=cores)
+            violated = broken(state, found, warehouse.clock.now_us())
     if json:
-        found = {"policy": policy, "violated": [asdict(each) for each in violated]}
-        print_json({**asdict(report), **found})
+        print_json({**asdict(report), "policy": policy, "violated": [asdict(each) for each in violated]})
     else:
         _print(report, violated)
-        if not policy.startswith("adaptive"):
-            out.print(Text(f'this holds under policy = "adaptive"; the project has "{policy}"', style="yellow"))
 
 
-def _provision(text: str) -> Provision:
-    if text == "worst":
-        return "worst"
-    if text == "average":
-        return "average"
-    raise typer.BadParameter(f"--provision {text}: expected worst or average")
+def _cores(spark: Mapping[str, object]) -> int | None:
+    """How many cores the updates of a project share; None if they run elsewhere."""
+    master = str(spark.get("master", "local[*]"))
+    if not master.startswith("local"):
+        return None
+    given = re.match(r"local\[(\d+)", master)
+    return int(given[1]) if given else os.cpu_count()
 
 
 def _duration(text: str | None) -> int | None:
@@ -82,12 +91,13 @@ def _print(report: Report, violated: list[Violation]) -> None:
     for found in report.guarantees:
         if found.verdict == "not proven":
             reasons.setdefault((found.breaks, found.remedies), []).append(found.table)
+    out.print(Text(f"{report.certainty}, if {'; '.join(report.assumes)}", style="dim"))
     for (breaks, remedies), tables in reasons.items():
         out.print(Text.assemble((", ".join(tables), "bold"), f": {breaks}"))
         for remedy in remedies:
             out.print(Text(f"  {remedy}"))
     if report.all_recovered_us is not None and report.outage_us is not None:
-        text = f"all feeds out for {format_duration(report.outage_us)}: every base table has recovered {format_duration(report.all_recovered_us)} after their return at the latest"
+        text = f"all feeds out for {format_duration(report.outage_us)}: every table has recovered {format_duration(report.all_recovered_us)} after their return at the latest"
         out.print(Text(text))
     for line in violation_lines(violated):
         out.print(line)

@@ -4,13 +4,15 @@ says what to start now, `wake_at_us` when to ask again even if nothing happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from penstock.control.events import (
     DemandSeen,
     Event,
+    FeedCameBack,
+    FeedResumed,
     RunStarted,
     StartUpdate,
     UpdateFailed,
@@ -18,6 +20,7 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.feeds import Recovering
 from penstock.control.job_building import build_job
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_group, ready_job, ready_work
@@ -97,6 +100,7 @@ class Controller:
         state = self.state
         before = state.take_touched()
         ended = self._ending(event)
+        recovering = dict(state.recovering) if isinstance(event, FeedCameBack | FeedResumed) else None
         self._apply(event, number)
         known = state.graph.updated_as
         if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in known:
@@ -106,7 +110,16 @@ class Controller:
         # In the order of the tables: sets have none.
         for name in sorted({known[each] for each in state.touched if each in known} - {ended}):
             self._tell(Fact(event.at_us, name, "lags", self._lag_us(name)))
+        if recovering is not None:
+            for name in self._owed(recovering):
+                self._tell(Fact(event.at_us, name, "owed", 0))
         state.touch(before)
+
+    def _owed(self, before: Mapping[str, Recovering]) -> list[str]:
+        """The tables that an outage reached which is over now, as policies know them."""
+        state = self.state
+        new = [name for name, found in state.recovering.items() if before.get(name) != found]
+        return sorted({state.graph.updated_as[name] for name in new})
 
     def _lag_us(self, name: str) -> int:
         """How far a table, or one of its group, is behind what it may take up."""

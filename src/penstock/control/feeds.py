@@ -54,6 +54,8 @@ class Recovering:
     # The time without data, and when it was over.
     from_us: int
     since_us: int
+    # When the first of these began, if there was one after the other before the table had recovered.
+    healthy_us: int = 0
 
     @property
     def outage_us(self) -> int:
@@ -135,7 +137,10 @@ class Feeds:
             # One silence after the other, before the first is made good, is as bad as both in one.
             before = self.recovering.get(name)
             longer = before.outage_us if before is not None else 0
-            self.recovering[name] = replace(recovering, from_us=recovering.from_us - longer)
+            healthy_us = before.healthy_us if before is not None else recovering.from_us
+            self.recovering[name] = replace(
+                recovering, from_us=recovering.from_us - longer, healthy_us=min(healthy_us, recovering.from_us)
+            )
         for name in fed:
             self.see_whether_recovered(name)
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Protocol
 
 from penstock.control.state import State
-from penstock.model.cost import step_s
+from penstock.model.cost import CostModel, step_s
+from penstock.model.graph import Graph
 
 
-class LearnedOutlook:
-    """From the finished jobs of each table."""
+class KnowsCosts(Protocol):
+    """As much of the state as costs are learned from."""
 
-    def __init__(self, state: State) -> None:
+    @property
+    def graph(self) -> Graph: ...
+
+    def cost_of(self, name: str) -> CostModel: ...
+
+
+class LearnedCosts:
+    """What finished jobs say of the costs of each table."""
+
+    def __init__(self, state: KnowsCosts) -> None:
         self._state = state
         # What an update with a period of data usually takes, and what at most.
         self._told: dict[str, tuple[float, float]] = {}
@@ -44,8 +55,7 @@ class LearnedOutlook:
         return list(takewhile(lambda name: self._changed[name] > version, reversed(self._changed)))
 
     def next_release_us(self, table: str) -> int | None:
-        last = self._state.tables[table].last_arrival_us
-        return None if last is None else last + self._state.graph.periods_us[table]
+        return None
 
     def declared(self) -> None:
         """Tables may be others than before."""
@@ -56,7 +66,7 @@ class LearnedOutlook:
 
     def finished(self, table: str) -> None:
         """An update of a table ended, so that its cost is known better."""
-        if table in self._told and table in self._state.tables:
+        if table in self._told and table in self._state.graph.tables:
             cost = self._costs_s(table)
             self.longest_version += cost[1] != self._told[table][1]
             if cost[0] != self._told[table][0]:
@@ -68,3 +78,15 @@ class LearnedOutlook:
     def _costs_s(self, table: str) -> tuple[float, float]:
         cost = self._state.cost_of(table)
         return step_s(cost.usual_s), cost.longest_s
+
+
+class LearnedOutlook(LearnedCosts):
+    """The same, and when the next batch of each table is due."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._tables = state
+
+    def next_release_us(self, table: str) -> int | None:
+        last = self._tables.tables[table].last_arrival_us
+        return None if last is None else last + self._tables.graph.periods_us[table]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.control.views.recovery import guarantees
+from penstock.control.views.recovery import adaptive, guarantees
 from penstock.declare.api import TableDeclaration
 from penstock.declare.problems import Problem
 from penstock.model.grain import WHOLE
@@ -37,11 +37,20 @@ def target_problems(graph: Graph, tables: Mapping[str, TableDeclaration]) -> Ite
             yield Problem(tables[name].at("freshness"), f"{message}, {hint}", "warning")
 
 
-def unproven_problems(graph: Graph, tables: Mapping[str, TableDeclaration], tracks: int) -> Iterator[Problem]:
-    """Where the cost of every table is declared, targets that the machine cannot be trusted to meet."""
+def unproven_problems(
+    graph: Graph, tables: Mapping[str, TableDeclaration], tracks: int, policy: str
+) -> Iterator[Problem]:
+    """Guarantees that the policy does not give. And where it could, and the cost of every table is declared, targets that the
+    machine cannot be trusted to meet."""
+    if adaptive(policy) is None:
+        for name, table in graph.tables.items():
+            if table.guarantee:
+                message = f'table `{name}` has guarantee = true, and policy = "{policy}" gives none; write policy = "adaptive"'
+                yield Problem(tables[name].at("guarantee"), message, "warning")
+        return
     if not graph.tables or any(table.cost_us is None and table.leader is None for table in graph.tables.values()):
         return
-    report, _ = guarantees(graph, {}, tracks)
+    report, _ = guarantees(graph, {}, tracks, policy)
     for found in report.guarantees:
         if found.verdict == "not proven":
             remedy = f"; {found.remedies[0]}" if found.remedies else ""

@@ -117,7 +117,9 @@ class _Checker:
         self.problems.extend(impossible)
         self.problems.extend(waiting_problems(graph, self.tables))
         if not impossible:
-            self.problems.extend(unproven_problems(graph, self.tables, self.declarations.tracks))
+            self.problems.extend(
+                unproven_problems(graph, self.tables, self.declarations.tracks, self.declarations.config.run.policy)
+            )
         if not self.tables:
             self.problem(
                 Location("penstock.toml", 1), "no feed and no table is declared: nothing would ever run", "warning"

@@ -259,7 +259,8 @@ class Graph:
 
     @cached_property
     def periods_us(self) -> dict[str, int]:
-        """Of each table its own period or that of its feed, else the largest of its ancestors."""
+        """Of each table its own period or that of its feed, else the largest of its ancestors: of those that hold it back, if any
+        does. What is read as it is does not say how often there is something new."""
         periods: dict[str, int] = {}
         for name in self.order:
             table = self.tables[name]
@@ -268,8 +269,9 @@ class Graph:
             elif table.feed is not None:
                 periods[name] = self.feeds[table.feed].period_us
             else:
-                above = [periods[edge.source] for edge in self.into[name] if edge.source != name]
-                periods[name] = max(above, default=DEFAULT_PERIOD_US)
+                above = [edge for edge in self.into[name] if edge.source != name]
+                above = [edge for edge in above if self.holds(edge)] or above
+                periods[name] = max((periods[edge.source] for edge in above), default=DEFAULT_PERIOD_US)
         return periods
 
     @cached_property

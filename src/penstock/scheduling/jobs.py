@@ -375,11 +375,12 @@ class Decision(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """Something that happened to a table: it is so far behind its trailing edge now, a job of it started or ended."""
+    """Something that happened to a table: it is so far behind its trailing edge now, a job of it started or ended, an outage
+    that is over owes it a recovery."""
 
     at_us: int
     table: str
-    what: Literal["lags", "starts", "ends"]
+    what: Literal["lags", "starts", "ends", "owed"]
     lag_us: int
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 from penstock.control.controller import Controller
 from penstock.control.events import Event, StartUpdate
+from penstock.control.views.health import FeedWatch
 from penstock.sim.kernel import Kernel
 
 # What is due at the same time comes in this order.
@@ -21,12 +22,16 @@ class Driver(ABC):
         self.kernel = Kernel()
         self.controller = Controller()
         self.log: list[Event] | None = [] if keep_log else None
+        # Notices outages, where there are some.
+        self.outages: FeedWatch | None = None
         self._woken: int | None = None
 
     def apply(self, event: Event) -> None:
         if self.log is not None:
             self.log.append(event)
         self.controller.apply(event)
+        if self.outages is not None:
+            self.outages.saw(event)
 
     def due(self, horizon_us: int) -> bool:
         next_us = self.kernel.next_us
@@ -36,6 +41,8 @@ class Driver(ABC):
         """All that happens next, and what is decided then."""
         self.kernel.step()
         now_us = self.kernel.now_us
+        for event in self.outages.happened(now_us) if self.outages is not None else ():
+            self.apply(event)
         decided_at = self.controller.state.applied
         for command in self.controller.decide(now_us):
             self.apply(command.started(decided_at))

@@ -17,6 +17,7 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
+from penstock.control.views.health import FeedWatch
 from penstock.model.cost import CostModel
 from penstock.model.partitions import PartitionSet
 from penstock.model.time import SECOND_US
@@ -110,6 +111,8 @@ class Simulation(Driver):
         self._live_before()
         state.runs.forget_ended()  # the policy was not there yet
         self.controller = Controller(state, bound(policy, graph), self.outlook if known else None)
+        if scenario.outages:
+            self.outages = FeedWatch(state)
         for name, spec in self.specs.items():
             if spec.is_base:
                 self._batches[name] = batches(scenario, spec, seed)

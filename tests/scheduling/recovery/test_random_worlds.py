@@ -6,17 +6,24 @@ import pytest
 
 from tests.scheduling.recovery.worlds import simulate, violations, world
 
-# (tracks that idle are used, every job takes exactly so much of its cost)
-WAYS = [(True, None), (True, 1.0), (False, 1.0), (True, 0.5), (False, None)]
+# (tracks that idle are used, every job takes exactly so much of its cost, tables recover in turns)
+WAYS = [
+    (True, None, True),
+    (True, 1.0, True),
+    (False, 1.0, False),
+    (True, 0.5, True),
+    (False, None, False),
+    (False, 1.0, True),
+]
 
 
 def check(seed: int) -> None:
     found = world(seed)
     assert found.model.fits, f"world {seed} does not fit on its tracks"
-    background, share = WAYS[seed % len(WAYS)]
-    ran, _ = simulate(found, background=background, share=share)
+    background, share, turns = WAYS[seed % len(WAYS)]
+    ran, _ = simulate(found, background=background, share=share, turns=turns)
     assert ran.jobs or not background
-    assert not violations(found, ran), f"world {seed}"
+    assert not violations(found, ran, background=background, turns=turns), f"world {seed}"
 
 
 @pytest.mark.parametrize("hundred", range(20))

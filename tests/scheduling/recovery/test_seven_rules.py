@@ -149,14 +149,14 @@ def test_no_change_of_mode_beyond_what_the_tracks_hold() -> None:
     for name in "ab":
         modes.lags(10, name, 9)
     modes.settle()
-    assert modes.recovering == {"a"}
+    assert [*modes.recovering] == ["a"]
     assert modes.load == pytest.approx(1)
     modes.starts(10, "a")
     modes.ends(12, "a", 0)  # fresh: back to normal at its deadline, 13
     modes.advance(13)
-    assert modes.recovering == {"a"}
+    assert [*modes.recovering] == ["a"]
     modes.settle()
-    assert modes.recovering == {"b"}
+    assert [*modes.recovering] == ["b"]
 
 
 def test_who_recovers_first_is_by_what_users_lose_or_by_the_smallest_increase() -> None:
@@ -167,4 +167,76 @@ def test_who_recovers_first_is_by_what_users_lose_or_by_the_smallest_increase() 
         for task in tasks:
             modes.lags(10, task.table, 9)
         modes.settle()
-        assert modes.recovering == {first}
+        assert [*modes.recovering] == [first]
+
+
+def turns(tracks: int = 1) -> Modes:
+    """b is made from a, and c is for itself; a period of 12, a recovery period of 4."""
+    tasks = [RecoveryTask(name, 2, P, P_R) for name in "abc"]
+    return Modes(tasks, tracks, background=False, above={"b": {"a"}})
+
+
+def test_nobody_recovers_who_is_owed_nothing() -> None:
+    modes = turns(3)
+    modes.lags(10, "a", 100)
+    modes.settle()
+    assert not modes.recovering
+
+
+def test_what_is_made_from_a_table_has_its_turn_after_it_and_each_recovers_once() -> None:
+    modes = turns(3)
+    modes.lags(10, "a", 2 * P)
+    for name in "ab":
+        modes.owe(10, name)
+    modes.settle()
+    assert [*modes.recovering] == ["a"]
+    modes.lags(10, "b", 50)
+    modes.starts(10, "a")
+    modes.ends(12, "a", P)  # a period behind is near enough: it leaves at its deadline
+    modes.advance(13)
+    assert [*modes.recovering] == ["a"]
+    modes.advance(20)
+    modes.settle()
+    assert [*modes.recovering] == ["b"] and modes.owed == {"b"}
+    modes.lags(20, "a", 5 * P)
+    modes.settle()
+    assert [*modes.recovering] == ["b"]  # a had its turn
+
+
+def test_who_is_near_when_its_turn_comes_is_paid() -> None:
+    modes = turns()
+    modes.lags(10, "b", 50)
+    for name in "ab":
+        modes.owe(10, name)
+    modes.settle()
+    assert [*modes.recovering] == ["b"] and modes.owed == {"b"}
+
+
+def test_who_entered_last_leaves_when_updates_take_longer_and_is_owed_its_recovery_still() -> None:
+    """Shares of 1/6 and 1/2 of three tracks each; when updates of c take 4, of its period 12 and 4, that is too much."""
+    modes = turns(2)
+    for name in "ac":
+        modes.lags(10, name, 100)
+        modes.owe(10, name)
+    modes.settle()
+    assert sorted(modes.recovering) == ["a", "c"]
+    modes.provide([RecoveryTask(name, 4, P, P_R) for name in "abc"])  # 3 * 4/12 + 2 * (4/4 - 4/12) = 2.33 of 2
+    for _, last in [(n, modes[n].last) for n in "ac"]:
+        assert last is not None
+    last = [*modes.recovering][-1]
+    modes.starts(10, last)
+    modes.ends(14, last, 90)
+    modes.advance(200)
+    assert last not in modes.recovering or modes.load <= 2
+    assert modes.load <= 2 and modes.owed == {"a", "c"}
+
+
+def test_what_is_owed_can_be_written_down() -> None:
+    modes = turns(2)
+    modes.lags(10, "a", 100)
+    for name in "ab":
+        modes.owe(10, name)
+    modes.settle()
+    again = turns(2)
+    again.restore(modes.dump())
+    assert again.dump() == modes.dump() and again.owed == {"a", "b"} and [*again.recovering] == ["a"]

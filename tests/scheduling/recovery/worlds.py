@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from penstock.papers.recovery.adaptive import File, Ran, run
-from penstock.scheduling.recovery.bounds import Delivery, Model, clearing_us
+from penstock.papers.recovery.adaptive import File, Ran, clearing_us, run
+from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.tasks import RecoveryTask, provisioned
 
@@ -71,10 +72,7 @@ def world(seed: int, *, merge: bool = True) -> World:
                 tasks[number] = replace(task, most=most)
                 merged[task.table] = _cost(task, start_up, most)
     model = Model(tuple(tasks), tracks, deliveries, sources, merged_us=merged)
-    if chance.random() < 0.5:
-        model = model.with_thresholds()
-    else:
-        model = replace(model, tasks=tuple(replace(t, threshold_us=2 * t.period_us) for t in model.tasks))
+    model = model.with_thresholds()
     longest = max(periods.values())
     horizon = 14 * longest
     outages = []
@@ -111,7 +109,7 @@ def _files(table: str, how: Delivery, outages: list[tuple[str, int, int]], horiz
     return files
 
 
-def simulate(found: World, *, background: bool, share: float | None = None) -> tuple[Ran, Modes]:
+def simulate(found: World, *, background: bool, share: float | None = None, turns: bool = True) -> tuple[Ran, Modes]:
     """Jobs take up to their cost: exactly so much of it, or by chance."""
     chance = Random(found.seed + 1)
     tasks = {task.table: task for task in found.model.tasks}
@@ -125,13 +123,16 @@ def simulate(found: World, *, background: bool, share: float | None = None) -> t
         found.model.tracks,
         background=background,
         arbitration=chance.choice(["increase", "staleness"]),
+        above=found.model.above if turns else None,
     )
-    return run(modes, found.feeds, found.model.sources, duration, found.horizon), modes
+    returns = [(end, table) for table, _, end in found.outages]
+    return run(modes, found.feeds, found.model.sources, duration, found.horizon, returns), modes
 
 
-def violations(found: World, ran: Ran) -> list[str]:
+def violations(found: World, ran: Ran, *, background: bool, turns: bool = True) -> list[str]:
     """What must hold and does not."""
     said = []
+    found = replace(found, model=replace(found.model, background=background))
     model, bounds = found.model, found.model.bounds()
     tasks = {task.table: task for task in model.tasks}
     if ran.load > model.tracks + 1e-6:
@@ -161,7 +162,7 @@ def violations(found: World, ran: Ran) -> list[str]:
             said.append(f"{job} took longer than {bound.response_us}")
     said += _tracks(ran, model.tracks)
     said += _staleness(found, ran)
-    said += _recovery(found, ran)
+    said += [line for line, _ in recoveries(found, ran) if line] if turns else _recovery(found, ran)
     return said
 
 
@@ -229,3 +230,26 @@ def _recovery(found: World, ran: Ran) -> list[str]:
         elif cleared is not None and cleared - change.at_us > proven:
             said.append(f"{change.table} recovered {cleared - change.at_us} after {change.at_us}, proven {proven}")
     return said
+
+
+def recoveries(found: World, ran: Ran) -> Iterator[tuple[str, float]]:
+    """What was exceeded of what is proven of the recovery of all tables, and how much of it was used: after the last return no
+    table is staler than a healthy one and what its outage held back, and after its recovery than one that has recovered."""
+    model, bounds = found.model, found.model.bounds()
+    if not found.outages or not bounds:
+        return
+    last = max(end for _, _, end in found.outages)
+    reached = model.reached({t: last - min(s for o, s, _ in found.outages if o == t) for t, _, _ in found.outages})
+    times = 1 if len({end for _, _, end in found.outages}) == 1 else 2
+    recovery = model.recovery(reached, times=times)
+    for table, bound in bounds.items():
+        most = reached.get(table, 0) + bound.staleness_us
+        worst = ran.stalest_us(table, 0, found.horizon)
+        yield (f"{table} is {worst} stale, of at most {most}" if worst > most else ""), worst / most
+        latest = recovery.latest_us(table)
+        if table in reached and latest is not None and last + latest < found.horizon:
+            took = ran.stale_until_us(table, last, bound.recovered_us) - last
+            # Also a table that gets nothing more is stale.
+            late = ran.stalest_us(table, last + latest, found.horizon) > bound.recovered_us
+            said = f"{table} recovered {took} after {last}, proven {latest}" if took > latest or late else ""
+            yield said, took / latest

@@ -1,94 +1,206 @@
-"""What is proven of the warehouse as it is: with declared costs, or with those that were learned from finished updates."""
+"""What is proven of the warehouse as it is: by the policy that is set, with its arguments, and the costs that it goes by."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
+from typing import NamedTuple
 
-from penstock.control.feeds import Recovering
+from penstock.control.feeds import FeedState, Recovering
+from penstock.control.outlook import LearnedCosts
 from penstock.control.state import State
-from penstock.model.cost import CostModel
+from penstock.model.cost import ENOUGH, CostModel
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration
 from penstock.requests.tablestate import TableState, lag_us
+from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
-from penstock.scheduling.recovery.guarantees import Observed, Report, Violation, judge, violations
-from penstock.scheduling.recovery.policy import declared_cost_us, model_of
+from penstock.scheduling.recovery.guarantees import Certainty, Ground, Observed, Report, Violation, judge, violations
+from penstock.scheduling.recovery.policy import Adaptive
+from penstock.scheduling.recovery.reservations import Change, declared_cost_us
 
-Provision = Literal["worst", "average"]
 # An update that takes so many times its longest time hangs: its track is lost.
 _LOST_AFTER = 5
+# What is shown of a warehouse whose policy keeps nothing free for anyone.
+_INSTEAD = "adaptive"
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """By table, or group by the name of its first: the longest time of an update with the data of one period, and how that is known."""
+class Learned(NamedTuple):
+    """What is known of costs: as much of the state as an outlook needs."""
 
-    cost_us: dict[str, int]
-    start_up_us: dict[str, int]
-    known: dict[str, str]
+    graph: Graph
+    costs: Mapping[str, CostModel]
 
-    @property
-    def unknown(self) -> frozenset[str]:
-        return frozenset(table for table, how in self.known.items() if how == "not known")
+    def cost_of(self, name: str) -> CostModel:
+        return self.costs.get(self.graph.updated_as[name]) or CostModel()
 
 
-def costs_of(graph: Graph, learned: dict[str, CostModel], provision: Provision) -> Costs:
-    found = Costs({}, {}, {})
-    for name in graph.updated_with:
-        cost = learned.get(name)
-        declared = declared_cost_us(graph, name)
-        if declared is not None:
-            found.cost_us[name], found.known[name] = declared, "declared"
-        elif cost is not None and cost.weight > 0:
-            expected = cost.usual_s
-            seconds = cost.longest_s if provision == "worst" else expected
-            found.cost_us[name], found.known[name] = max(1, ceil(seconds * SECOND_US)), "learned"
-            # Of the longest time the same part as of the usual one.
-            found.start_up_us[name] = int(cost.alpha_s * seconds / expected * SECOND_US)
-        else:
-            found.cost_us[name], found.known[name] = 1, "not known"
-    return found
+@dataclass(frozen=True)
+class Assumed:
+    """What the bounds of a warehouse are computed from."""
+
+    policy: Adaptive
+    outlook: LearnedCosts
+    model: Model
+    ground: Ground
+    # By table, or group by the name of its first: declared, learned, or not known.
+    known: Mapping[str, str]
+    tracks: int
+
+    def remake(self, change: Change) -> Model:
+        return self.policy.model(self.tracks, self.outlook, fit=False, change=change)
+
+
+def adaptive(policy: str) -> Adaptive | None:
+    """The policy that is set, if it is one of which something is proven."""
+    found = find_policy(policy)
+    return found if isinstance(found, Adaptive) else None
 
 
 def assumed(
-    graph: Graph, learned: dict[str, CostModel], tracks: int, provision: Provision = "worst"
-) -> tuple[Costs, Model]:
-    """What the bounds are computed from."""
-    costs = costs_of(graph, learned, provision)
-    return costs, model_of(graph, costs.cost_us, tracks, startups_us=costs.start_up_us, fit=False)
+    graph: Graph,
+    learned: Mapping[str, CostModel],
+    tracks: int,
+    policy: str = _INSTEAD,
+    *,
+    feeds: Mapping[str, FeedState] | None = None,
+    cores: int | None = None,
+) -> Assumed:
+    """`cores` are those of the machine, if its tracks share them; `feeds` what was learned of these."""
+    own = adaptive(policy)
+    found = (own or Adaptive()).for_graph(graph)
+    outlook = LearnedCosts(Learned(graph, learned))
+    known = {name: _known(graph, learned, name) for name in graph.updated_with}
+    model = found.model(tracks, outlook, fit=False)
+    doubt, remedies = "", tuple[str, ...]()
+    if own is None:
+        doubt = f'policy = "{policy}" keeps no track free for anyone; the figures are those of policy = "{_INSTEAD}"'
+        remedies = (f'policy = "{_INSTEAD}"',)
+    ground = Ground(
+        *_certainty(graph, learned, known, found, tracks, cores),
+        frozenset(name for name, how in known.items() if how == "not known"),
+        _doubts(graph, feeds or {}),
+        doubt,
+        remedies,
+    )
+    return Assumed(found, outlook, model, ground, known, tracks)
+
+
+def assumed_of(state: State) -> Assumed:
+    """The same of the warehouse that runs, as it was declared there."""
+    learned = {name: table.cost for name, table in state.tables.items()}
+    return assumed(state.graph, learned, state.tracks, state.policy, feeds=state.feeds)
+
+
+def _known(graph: Graph, learned: Mapping[str, CostModel], name: str) -> str:
+    if declared_cost_us(graph, name) is not None:
+        return "declared"
+    cost = learned.get(name)
+    return "learned" if cost is not None and cost.weight > 0 else "not known"
+
+
+def _certainty(
+    graph: Graph,
+    learned: Mapping[str, CostModel],
+    known: Mapping[str, str],
+    policy: Adaptive,
+    tracks: int,
+    cores: int | None,
+) -> tuple[Certainty, tuple[str, ...]]:
+    """How sure the bounds are, and what they rest on."""
+    certainty: Certainty = "proven"
+    feeds = ", ".join(
+        f"{name} every {format_duration(feed.period_us)}"
+        + (f" (up to {format_duration(feed.jitter_us)} early or late)" if feed.jitter_us else "")
+        for name, feed in graph.feeds.items()
+        if graph.fed_by[name] and not feed.guessed
+    )
+    said = [f"files come as declared ({feeds})"] if feeds else []
+    from_updates = {name: len(learned[name].ratios) for name, how in known.items() if how == "learned"}
+    if from_updates:
+        fewest = min(from_updates, key=lambda name: from_updates[name])
+        many, least = len(from_updates), from_updates[fewest]
+        if least >= ENOUGH:
+            certainty = "expected"
+            said.append(
+                f"costs of {many} tables are learned: of each at most one update in {_one_in(least)} takes longer than said "
+                f"(95 % sure; {least} updates of `{fewest}` were seen, of others at least as many)"
+            )
+        else:
+            certainty = "assumed"
+            said.append(
+                f"costs of {many} tables are learned, and {least} updates of `{fewest}` say too little: "
+                f'{ENOUGH} are needed, or declare them, for example cost = "20s"'
+            )
+    if any(how == "declared" for how in known.values()):
+        said.append("no update takes longer than its declared cost, also while all tracks work")
+    if policy.provision == "average":
+        certainty = "assumed"
+        said.append("updates take what they take on average, so the bounds hold on average only")
+    if cores is not None and tracks > cores:
+        certainty = "assumed"
+        said.append(
+            f"{tracks} updates at once on {cores} core{'s' * (cores > 1)} take no longer than they do now; "
+            "nobody has seen that"
+        )
+    said.append(f"all {tracks} tracks work" if tracks > 1 else "the track works")
+    return certainty, tuple(said)
+
+
+def _one_in(updates: int) -> int:
+    """If none of so many was longer, at most one in so many is, with 95 % confidence."""
+    return int(1 / (1 - 0.05 ** (1 / updates)))
+
+
+def _doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
+    """Tables of which nothing can be proven, whatever they cost."""
+    found = {}
+    for name in graph.updated_with:
+        for each in graph.grouped_with(name):
+            table = graph.tables[each]
+            if not graph.has_time[each]:
+                found[name] = f"`{each}` has no event times, so nobody can say how far behind it is"
+            elif table.feed is not None and graph.feeds[table.feed].guessed:
+                heard = feeds.get(table.feed)
+                rhythm = heard.heard.rhythm() if heard is not None else None
+                often = f', for example period = "{format_duration(rhythm.period_us)}"' if rhythm is not None else ""
+                found[name] = f"nobody declared how often files of feed `{table.feed}` come: write its period{often}"
+    return found
 
 
 def guarantees(
     graph: Graph,
-    learned: dict[str, CostModel],
+    learned: Mapping[str, CostModel],
     tracks: int,
+    policy: str = _INSTEAD,
     *,
-    provision: Provision = "worst",
     outage_us: int | None = None,
+    feeds: Mapping[str, FeedState] | None = None,
+    cores: int | None = None,
 ) -> tuple[Report, Model]:
-    costs, model = assumed(graph, learned, tracks, provision)
+    found = assumed(graph, learned, tracks, policy, feeds=feeds, cores=cores)
     targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
     report = judge(
-        model,
+        found.model,
         targets,
-        costs.known,
-        provision=provision,
+        found.known,
+        found.ground,
+        provision=found.policy.provision,
         outage_us=outage_us,
-        unknown=costs.unknown,
         followers=graph.updated_with,
+        remake=found.remake,
+        most_tracks=cores,
     )
-    return report, model
+    return report, found.model
 
 
-def broken(state: State, model: Model, now_us: int) -> list[Violation]:
+def broken(state: State, found: Assumed, now_us: int) -> list[Violation]:
     """Bounds of the adaptive policy that do not hold while it runs, with the assumption that failed. What someone paused is
     expected to be behind."""
-    if state.owner is None or not state.policy.startswith("adaptive"):
+    if state.owner is None or found.ground.doubt or found.ground.unknown:
         return []
-    if any(task.cost_us <= 1 for task in model.tasks):
-        return []
+    model = found.model
     seen = {name: _seen(state, name, now_us) for name in state.graph.updated_with}
     paused = {name for name, table in state.tables.items() if state.paused(table) is not None}
     return [
@@ -99,11 +211,10 @@ def broken(state: State, model: Model, now_us: int) -> list[Violation]:
 
 
 def violated(state: State, now_us: int) -> list[Violation]:
-    """The same for the costs that are known now."""
-    if state.owner is None or not state.policy.startswith("adaptive"):
+    """The same for what is known now."""
+    if state.owner is None or adaptive(state.policy) is None:
         return []
-    learned = {name: table.cost for name, table in state.tables.items()}
-    return broken(state, assumed(state.graph, learned, state.tracks)[1], now_us)
+    return broken(state, assumed_of(state), now_us)
 
 
 def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:
@@ -197,24 +308,23 @@ def _lags(state: State, names: list[str]) -> dict[str, int]:
 def _expected_ends(state: State, lags: dict[str, int], now_us: int) -> dict[str, int]:
     """Each table after those that it reads, and none before the tracks have done all that is left. What one job makes is
     counted once, and done together."""
-    learned = {name: table.cost for name, table in state.tables.items()}
-    costs = costs_of(state.graph, learned, "average")
     graph, known = state.graph, state.graph.updated_as
+    costs, unknown = _usual_costs(state)
     behind: dict[str, list[str]] = {}
     for name in lags:
         behind.setdefault(known[name], []).append(name)
-    if costs.unknown & behind.keys():
+    if unknown & behind.keys():
         return {}
-    shares = {name: costs.cost_us[name] / period for name, period in graph.updated_every_us.items()}
+    shares = {name: costs[name][0] / period for name, period in graph.updated_every_us.items()}
     spare = state.tracks - sum(shares.values())
     if spare <= 0:
         return {}
-    one_by_one = state.policy.startswith("adaptive")
+    one_by_one = adaptive(state.policy) is not None
     ends: dict[str, int] = {}
     total = 0.0
     for name, together in behind.items():
         periods = max(max(1, lags[each] // graph.periods_us[each]) for each in together)
-        cost, start_up = costs.cost_us[name], costs.start_up_us.get(name, 0)
+        cost, start_up = costs[name]
         # Other policies take all that has come with one update.
         work = periods * cost if one_by_one else start_up + periods * max(0, cost - start_up)
         total += work
@@ -225,30 +335,35 @@ def _expected_ends(state: State, lags: dict[str, int], now_us: int) -> dict[str,
     return {name: ends[known[name]] for name in lags}
 
 
+def _usual_costs(state: State) -> tuple[dict[str, tuple[int, int]], set[str]]:
+    """What an update with the data of one period usually takes, and how much of that is start-up; and of whom nobody knows."""
+    costs, unknown = {}, set[str]()
+    for name in state.graph.updated_with:
+        cost, declared = state.cost_of(name), declared_cost_us(state.graph, name)
+        if declared is not None:
+            costs[name] = declared, 0
+        elif cost.weight > 0:
+            costs[name] = max(1, ceil(cost.usual_s * SECOND_US)), int(cost.alpha_s * SECOND_US)
+        else:
+            costs[name] = 1, 0
+            unknown.add(name)
+    return costs, unknown
+
+
 def _latest_ends(state: State, names: list[str]) -> dict[str, int]:
-    """By when recovery is proven to be over, from when its cause was over; only for tables of which that is proven."""
-    if not state.policy.startswith("adaptive") or "average" in state.policy:
+    """By when recovery is proven to be over; only for tables of which that is proven."""
+    if adaptive(state.policy) is None:
         return {}
-    learned = {name: table.cost for name, table in state.tables.items()}
-    costs, model = assumed(state.graph, learned, state.tracks)
-    if costs.unknown:
+    found = assumed_of(state)
+    if found.ground.unknown or found.policy.plain or found.ground.certainty != "proven":
         return {}
-    proven = model.bounds()
-    bases = [name for name in names if state.graph.tables[name].is_base]
-    return {
-        name: state.recovering[name].since_us + length
-        for name in names
-        if state.graph.updated_as[name] in proven and (length := _longest(state, model, name, bases)) is not None
-    }
-
-
-def _longest(state: State, model: Model, name: str, bases: list[str]) -> int | None:
-    if len(bases) < 2:
-        return model.recovery_us(state.graph.updated_as[name], state.recovering[name].outage_us)
-    if name not in bases:
-        return None  # proven only where one feed was out
-    # Whoever goes first: from the first return on, as if they had come back together at the last.
-    first = min(state.recovering[base].since_us for base in bases)
-    last = max(state.recovering[base].since_us for base in bases)
-    together = model.all_recovered_us({base: state.recovering[base].outage_us + last - first for base in bases})
-    return None if together is None else last - state.recovering[name].since_us + together
+    graph, recovering = state.graph, state.recovering
+    last = max(recovering[name].since_us for name in names)
+    reached: dict[str, int] = {}
+    for name in names:
+        known = graph.updated_as[name]
+        reached[known] = max(last - recovering[name].healthy_us, reached.get(known, 0))
+    times = 1 if len({recovering[name].since_us for name in names}) == 1 else 2
+    proven = found.model.recovery(reached, times=times)
+    ends = {name: proven.latest_us(graph.updated_as[name]) for name in names}
+    return {name: last + end for name, end in ends.items() if end is not None}

@@ -7,10 +7,11 @@ The live policy runs the same scheduler behind the controller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import takewhile
+from math import ceil
 from typing import NamedTuple
 
 from penstock.model.time import SECOND_US
@@ -88,6 +89,24 @@ class Ran:
                 break
         return max(worst, until_us - fresh)
 
+    def stale_until_us(self, table: str, since_us: int, limit_us: int) -> int:
+        """When a table was staler than a limit for the last time, from some time on; that time if it was not."""
+        last, fresh = since_us, 0
+        for at, value in self.fresh[table]:
+            if at > since_us and at - fresh > limit_us:
+                last = at
+            fresh = value
+        return last
+
+
+def clearing_us(task: RecoveryTask, response_us: int, outage_us: int, jitter_us: int = 0) -> int | None:
+    """x_k of Theorem 4: how long one table needs from when it enters recovery mode, if it goes on until it is fresh. None if the
+    table cannot catch up, because its period would not shrink."""
+    p, short = task.period_us, task.recovery_us
+    if short >= p:
+        return None
+    return ceil((response_us * p + (outage_us + jitter_us + p) * short) / (p - short))
+
 
 def run(
     modes: Modes,
@@ -95,9 +114,11 @@ def run(
     sources: Mapping[str, Sequence[str]],
     duration: Duration,
     horizon_us: int,
+    returns: Iterable[tuple[int, str]] = (),
 ) -> Ran:
-    """Simulate until the horizon. `sources` has the derived tables, each after the tables it reads."""
-    return _Run(modes, feeds, sources, duration).until(horizon_us)
+    """Simulate until the horizon. `sources` has the derived tables, each after the tables it reads; `returns` says when an
+    outage of which base table is over."""
+    return _Run(modes, feeds, sources, duration, returns).until(horizon_us)
 
 
 class _Run:
@@ -107,6 +128,7 @@ class _Run:
         feeds: Mapping[str, Sequence[File]],
         sources: Mapping[str, Sequence[str]],
         duration: Duration,
+        returns: Iterable[tuple[int, str]],
     ) -> None:
         self.modes, self.feeds, self.sources, self.duration = modes, feeds, sources, duration
         self.readers: dict[str, list[str]] = {}
@@ -122,9 +144,11 @@ class _Run:
         self.ran = Ran(edges={t: [] for t in tables}, fresh={t: [] for t in tables})
         modes.changes = self.ran.changes
         self.running: dict[str, Job] = {}
-        # (time, 0 = end | 1 = arrival, sequence, table)
+        # (time, 0 = end | 1 = arrival | 2 = return, sequence, table)
         self.heap: list[tuple[int, int, int, str]] = []
         self.sequence = 0
+        for at_us, table in returns:
+            self._plan(at_us, 2, table)
         for table, files in feeds.items():
             if files:
                 self._plan(files[0].arrives_us, 1, table)
@@ -143,10 +167,7 @@ class _Run:
             modes.advance(now)
             while heap and heap[0][0] == now:
                 _, kind, _, table = heappop(heap)
-                if kind:
-                    self._arrive(now, table)
-                else:
-                    self._end(now, table)
+                (self._end, self._arrive, self._return)[kind](now, table)
             modes.settle()
             self._adopt()
             for choice in list(self._chosen()):
@@ -179,6 +200,12 @@ class _Run:
         if number < len(files):
             self._plan(files[number].arrives_us, 1, table)
         self._edge(now, table, files[number - 1].stamp_us)
+
+    def _return(self, now: int, table: str) -> None:
+        above = self.modes.above or {}
+        for each in self.modes.tasks:
+            if each == table or table in above.get(each, ()):
+                self.modes.owe(now, each)
 
     def _edge(self, now: int, table: str, edge_us: int) -> None:
         if edge_us > self.edge[table]:
@@ -285,5 +312,15 @@ def graph_sources(scenario: Scenario, name: str) -> tuple[str, ...]:
 
 def simulate(scenario: Scenario, model: Model, seed: int, *, plain: bool = False) -> Ran:
     """A scenario under the adaptive scheduler; `plain` is the paper's, without what was added to it."""
-    modes = Modes(model.tasks, model.tracks, arbitration="increase" if plain else "staleness", background=not plain)
-    return run(modes, feeds_of(scenario, seed), model.sources, durations_of(scenario, seed), us(scenario.horizon_s))
+    modes = Modes(
+        model.tasks,
+        model.tracks,
+        arbitration="increase" if plain else "staleness",
+        background=not plain,
+        above=None if plain else model.above,
+    )
+    bases = [table.name for table in scenario.tables if table.is_base]
+    returns = [(us(o.end_s), name) for o in scenario.outages for name in ([o.table] if o.table else bases)]
+    return run(
+        modes, feeds_of(scenario, seed), model.sources, durations_of(scenario, seed), us(scenario.horizon_s), returns
+    )

@@ -14,10 +14,10 @@ from typing import Any
 from penstock.declare.config import RunConfig
 from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
-from penstock.papers.recovery.adaptive import Ran, feeds_of, model_of, simulate
+from penstock.papers.recovery.adaptive import Ran, clearing_us, feeds_of, model_of, simulate
 from penstock.requests.job import Job
 from penstock.scheduling.policies import find_policy
-from penstock.scheduling.recovery.bounds import Model, clearing_us
+from penstock.scheduling.recovery.bounds import Model
 from penstock.sim.arrivals import Batch
 from penstock.sim.rows import Row, average, grouped
 from penstock.sim.runtime import Simulation
@@ -133,19 +133,25 @@ def _against_bounds(model: Model, ran: Ran, scenario: Scenario, point: Point, en
     spans += [(name, 0, us(START_S)) for name in LATE]
     spans += [(name, _fresh_after(ran, name, end_us, scenario), horizon) for name in LATE]
     staleness = max(ran.stalest_us(name, a, b) / bounds[name].staleness_us for name, a, b in spans if a < b)
-    recovery = 0.0
-    feeds = feeds_of(scenario, point.seed)
-    for change in ran.changes:
+    recovery, every = 0.0, None
+    if model.background:
+        proven = model.recovery(dict.fromkeys(LATE, us(point.outage_s)))
+        every = proven.all_us
+        for name in LATE:
+            latest = proven.latest_us(name)
+            assert latest is not None
+            recovery = max(recovery, (ran.stale_until_us(name, end_us, bounds[name].recovered_us) - end_us) / latest)
+    feeds = {} if model.background else feeds_of(scenario, point.seed)
+    for change in ran.changes if feeds else ():
         if change.rule in ("RN", "vi", "vii"):
             continue
         fresh = max((edge for at, edge in ran.fresh[change.table] if at <= change.at_us), default=0)
         backlog = sum(file.arrives_us <= change.at_us and file.stamp_us > fresh for file in feeds[change.table])
         task = tasks[change.table]
-        proven = clearing_us(task, bounds[change.table].response_us, backlog * task.period_us)
-        assert proven is not None
+        cleared = clearing_us(task, bounds[change.table].response_us, backlog * task.period_us)
+        assert cleared is not None
         took = _fresh_after(ran, change.table, change.at_us, scenario) - change.at_us
-        recovery = max(recovery, took / proven)
-    every = model.all_recovered_us(dict.fromkeys(LATE, us(point.outage_s)))
+        recovery = max(recovery, took / cleared)
     return {
         "response_ratio": response,
         "staleness_ratio": staleness,

@@ -1,22 +1,48 @@
 """Which freshness targets are proven, what breaks the others, and what would mend them.
 
-Every remedy is computed: the change is made to the model, the bounds are taken again, and only what then proves the target
-is offered.
+Every remedy is computed: the change is made to the model, as it would be if it were written down, the bounds are taken again,
+and only what then keeps the target is offered.
+
+    proven      by declared costs
+    expected    by costs that were learned from enough updates: a quantile, with its sample size
+    assumed     if something is so that nobody knows, which is said
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
 from penstock.model.time import SECOND_US, format_duration
 from penstock.scheduling.recovery.bounds import Model, RecoveryBound, tracks_needed
-from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned
+from penstock.scheduling.recovery.reservations import Change
+from penstock.scheduling.recovery.tasks import RecoveryTask, provisioned
 
-Verdict = Literal["proven", "not proven", "no target", "best effort"]
+Certainty = Literal["proven", "expected", "assumed"]
+Verdict = Literal["proven", "expected", "assumed", "not proven", "no target", "best effort"]
 _MORE_TRACKS = 32
+
+
+Remake = Callable[[Change], Model]
+
+
+def remade(model: Model) -> Remake:
+    """A model with something changed, as far as that follows from the model alone."""
+
+    def make(change: Change) -> Model:
+        tasks, merged = list(model.tasks), dict(model.merged_us)
+        if change.table is not None:
+            merged.pop(change.table, None)
+            old = model.known[change.table]
+            new = replace(old, period_us=change.period_us or old.period_us, cost_us=change.cost_us or old.cost_us)
+            tasks = [new if task is old else task for task in tasks]
+        tracks = change.tracks or model.tracks
+        tasks = provisioned(tasks, tracks, "shared" if change.shared else "single")
+        return replace(model, tasks=tuple(tasks), tracks=tracks, merged_us=merged)
+
+    return make
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +56,7 @@ class Guarantee:
     utilisation: float | None
     target_us: int | None
     bound: RecoveryBound | None
-    # After an outage of its feeds, from when its recovery begins: alone, and None if it never catches up.
+    # After an outage of all its feeds, from their return on; None if nothing is known of it.
     recovery_us: int | None = None
     breaks: str = ""
     remedies: tuple[str, ...] = ()
@@ -43,60 +69,118 @@ class Report:
     provision: str
     guarantees: tuple[Guarantee, ...]
     outage_us: int | None = None
-    # All feeds out for so long at once: when the last table has recovered.
+    # All feeds out for so long at once: when the last table has recovered, of base tables and of those made from them.
     all_recovered_us: int | None = None
     # Whether the tracks can do all that is reserved.
     fits: bool = True
+    certainty: Certainty = "proven"
+    # What all of it rests on, in sentences.
+    assumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the bounds of a model rest on."""
+
+    certainty: Certainty = "proven"
+    assumes: tuple[str, ...] = ()
+    # Tables whose cost nobody knows: nothing that depends on it is proven.
+    unknown: frozenset[str] = frozenset()
+    # Why nothing is proven of a table, or of the whole.
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    doubt: str = ""
+    remedies: tuple[str, ...] = ()
 
 
 def judge(
     model: Model,
     targets_us: Mapping[str, int],
     costs_from: Mapping[str, str],
+    ground: Ground | None = None,
     *,
     provision: str = "worst",
-    periods: Periods = "single",
     outage_us: int | None = None,
-    unknown: frozenset[str] = frozenset(),
     followers: Mapping[str, Sequence[str]] | None = None,
+    remake: Remake | None = None,
+    most_tracks: int | None = None,
 ) -> Report:
-    """`unknown` are tables whose cost nobody knows: nothing that depends on it is proven. `followers` are those that are
-    made by the updates of another one: each has a target of its own."""
-    bounds = {} if unknown else model.bounds()
+    """`followers` are tables that are made by the updates of another one: each has a target of its own. No remedy has more than
+    `most_tracks`, beyond which the costs are not those of now."""
+    ground = ground or Ground()
+    known = _Judged(model, ground, remake or remade(model), most_tracks)
     guarantees = []
     each = [(name, task) for task in model.tasks for name in (task.table, *(followers or {}).get(task.table, ()))]
     for name, task in each:
-        target = targets_us.get(name)
-        bound = bounds.get(task.table)
-        breaks, remedies = "", tuple[str, ...]()
-        verdict: Verdict
-        if not task.reserved:
-            verdict = "best effort"
-        elif target is None:
-            verdict = "no target"
-        elif bound is not None and bound.staleness_us <= target:
-            verdict = "proven"
-        else:
-            verdict = "not proven"
-            breaks, remedies = _explained(model, task, target, bound, periods, unknown)
+        target, bound = targets_us.get(name), known.bounds.get(task.table)
+        verdict, breaks, remedies = known.verdict(task, target)
+        unknown = task.table in ground.unknown
         guarantees.append(
             Guarantee(
                 name,
                 verdict,
                 task.period_us,
-                None if task.table in unknown else task.cost_us,
+                None if unknown else task.cost_us,
                 costs_from.get(task.table, "not known") if name == task.table else f"with {task.table}",
-                None if task.table in unknown else task.utilisation if name == task.table else 0.0,
+                None if unknown else task.utilisation if name == task.table else 0.0,
                 target,
                 bound,
-                model.recovery_us(task.table, outage_us) if outage_us is not None and bound is not None else None,
+                _recovers_us(model, task.table, outage_us) if outage_us is not None and bound is not None else None,
                 breaks,
                 remedies,
             )
         )
-    outages = {t.table: outage_us for t in model.tasks if t.table in model.deliveries and t.reserved and outage_us}
-    everything = model.all_recovered_us(outages) if outages and bounds else None
-    return Report(model.tracks, model.utilisation, provision, tuple(guarantees), outage_us, everything, model.fits)
+    everything = None
+    if outage_us and known.bounds:
+        everything = model.recovery(model.reached(dict.fromkeys(_bases(model), outage_us))).all_us
+    return Report(
+        model.tracks,
+        model.utilisation,
+        provision,
+        tuple(guarantees),
+        outage_us,
+        everything,
+        model.fits,
+        ground.certainty,
+        ground.assumes,
+    )
+
+
+def _bases(model: Model) -> list[str]:
+    return [task.table for task in model.tasks if task.reserved and task.table not in model.sources]
+
+
+def _recovers_us(model: Model, table: str, outage_us: int) -> int | None:
+    """After an outage of all feeds that a table is made from, and of no others."""
+    above = model.above.get(table, frozenset()) | {table}
+    out = {base: outage_us for base in _bases(model) if base in above}
+    return model.recovery(model.reached(out)).latest_us(table)
+
+
+class _Judged:
+    """Verdicts on the tables of one model."""
+
+    def __init__(self, model: Model, ground: Ground, remake: Remake, most_tracks: int | None) -> None:
+        self.model, self.ground, self.remake, self.most_tracks = model, ground, remake, most_tracks
+        self.bounds = {} if ground.unknown else model.bounds()
+        self.bounds = {name: bound for name, bound in self.bounds.items() if not self._doubt(name)}
+
+    def _doubt(self, table: str) -> str:
+        above = self.model.above.get(table, frozenset())
+        return next((why for name, why in self.ground.doubts.items() if name == table or name in above), "")
+
+    def verdict(self, task: RecoveryTask, target_us: int | None) -> tuple[Verdict, str, tuple[str, ...]]:
+        bound = self.bounds.get(task.table)
+        if not task.reserved:
+            return "best effort", "", ()
+        if target_us is None:
+            return "no target", "", ()
+        if self.ground.doubt:
+            return "not proven", self.ground.doubt, self.ground.remedies
+        if bound is not None and bound.staleness_us <= target_us:
+            return self.ground.certainty, "", ()
+        if doubt := self._doubt(task.table):
+            return "not proven", doubt, ()
+        return ("not proven", *_explained(self.model, task, target_us, bound, self))
 
 
 def _explained(
@@ -104,9 +188,9 @@ def _explained(
     task: RecoveryTask,
     target_us: int,
     bound: RecoveryBound | None,
-    periods: Periods,
-    unknown: frozenset[str],
+    judged: _Judged,
 ) -> tuple[str, tuple[str, ...]]:
+    unknown = judged.ground.unknown
     if unknown:
         names = ", ".join(f"`{name}`" for name in sorted(unknown)[:4])
         more = f" and {len(unknown) - 4} more" if len(unknown) > 4 else ""
@@ -115,17 +199,19 @@ def _explained(
         )
     least = model.least_us(task.table)
     if target_us < least:
-        parts = f"twice its period ({format_duration(task.period_us)}), its update ({format_duration(task.cost_us)})"
+        updates = task.cost_us + model.early_us(task)
+        its = "its update" if updates == task.cost_us else "two of its updates"
+        parts = f"twice its period ({format_duration(task.period_us)}), {its} ({format_duration(updates)})"
         rest = "what its feed has not delivered" if task.table not in model.sources else "what its sources lack"
         said = (
             f"on any number of tracks it can be {format_duration(least)} behind, the target is {format_duration(target_us)}: "
-            f"{parts}, and {rest} ({format_duration(least - 2 * task.period_us - task.cost_us)})"
+            f"{parts}, and {rest} ({format_duration(least - 2 * task.period_us - updates)})"
         )
         larger = f"a target of at least {_written(least)}"
         if bound is not None:
-            larger = f"a target that is proven: freshness = {_written(bound.staleness_us)}"
+            larger = f"a target that is {judged.ground.certainty}: freshness = {_written(bound.staleness_us)}"
         return said, (larger, *_shorter_period(model, task, target_us))
-    found = tuple(_remedies(model, task, target_us, periods))
+    found = tuple(_remedies(model, task, target_us, judged))
     long = [t for t in model.tasks if t.reserved and t.cost_us > t.period_us]
     if long:
         worst = max(long, key=lambda t: t.utilisation)
@@ -140,7 +226,7 @@ def _explained(
         return said, found
     if bound is None:
         return "a table that it reads has no guarantee", ()
-    longest = max(model.tasks, key=lambda t: max(t.cost_us, model.merged_us.get(t.table, 0)))
+    longest = max(model.tasks, key=model.longest_of)
     way = " -> ".join(f"`{name}`" for name in bound.because)
     said = (
         f"it can be {format_duration(bound.staleness_us)} behind, the target is {format_duration(target_us)}: "
@@ -150,30 +236,27 @@ def _explained(
     return said, found
 
 
-def _remedies(model: Model, task: RecoveryTask, target_us: int, periods: Periods) -> Iterator[str]:
-    """Single changes that would prove the target."""
+def _remedies(model: Model, task: RecoveryTask, target_us: int, judged: _Judged) -> Iterator[str]:
+    """Single changes that would keep the target."""
 
-    def proves(changed: Model) -> bool:
-        bound = (
-            replace(changed, tasks=tuple(provisioned(changed.tasks, changed.tracks, periods))).bounds().get(task.table)
-        )
+    def proves(change: Change) -> bool:
+        bound = judged.remake(change).bounds().get(task.table)
         return bound is not None and bound.staleness_us <= target_us
 
     first = max(model.tracks + 1, tracks_needed(model.tasks) if not model.fits else 0)
-    for tracks in range(first, model.tracks + _MORE_TRACKS):
-        if proves(replace(model, tracks=tracks)):
+    most = model.tracks + _MORE_TRACKS
+    for tracks in range(first, most if judged.most_tracks is None else min(most, judged.most_tracks + 1)):
+        if proves(Change(tracks=tracks)):
             more = tracks - model.tracks
             yield f"{more} track{'s' * (more > 1)} more: tracks = {tracks}"
             break
-    if periods == "single":
-        bound = replace(model, tasks=tuple(provisioned(model.tasks, model.tracks, "shared"))).bounds().get(task.table)
-        if bound is not None and bound.staleness_us <= target_us:
-            yield 'recovery that tables share, slower for each: policy = "adaptive(shared)"'
+    if proves(Change(shared=True)):
+        yield 'recovery that tables share, slower for each: policy = "adaptive(shared)"'
     yield from _other_period(model, task, proves)
     yield from _cheaper(model, proves)
-    bound = model.bounds().get(task.table)
+    bound = judged.bounds.get(task.table)
     if bound is not None:
-        yield f"a target that is proven: freshness = {_written(bound.staleness_us)}"
+        yield f"a target that is {judged.ground.certainty}: freshness = {_written(bound.staleness_us)}"
 
 
 def _shorter_period(model: Model, task: RecoveryTask, target_us: int) -> Iterator[str]:
@@ -184,44 +267,40 @@ def _shorter_period(model: Model, task: RecoveryTask, target_us: int) -> Iterato
             yield f"a period of less than {_written(spare // 2)} instead of {_written(task.period_us)}"
 
 
-def _other_period(model: Model, task: RecoveryTask, proves: Callable[[Model], bool]) -> Iterator[str]:
-    """A longer period of a table that uses much, or a shorter one of a table on the way."""
-    for other in sorted((t for t in model.tasks if t.reserved), key=lambda t: -t.utilisation)[:4]:
+def _other_period(model: Model, task: RecoveryTask, proves: Callable[[Change], bool]) -> Iterator[str]:
+    """A longer period of a table that uses much, or a shorter one of a table on the way. Feeds come when they come."""
+    derived = [t for t in model.tasks if t.reserved and t.table not in model.deliveries]
+    for other in sorted(derived, key=lambda t: -t.utilisation)[:4]:
         factors: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 24)
         if model.fits and other.table == task.table:
             factors = (0.8, 0.67, 0.5, 0.33, 0.25, 0.2, 0.1)
         for factor in factors:
             period = ceil(other.period_us * factor / SECOND_US) * SECOND_US
-            if period < other.cost_us or (other.table in model.deliveries and factor < 1):
-                continue
-            if proves(_with(model, replace(other, period_us=period))):
+            if period >= other.cost_us and proves(Change(table=other.table, period_us=period)):
                 kind = "longer" if factor > 1 else "shorter"
                 yield f"a {kind} period of `{other.table}`: {_written(period)} instead of {_written(other.period_us)}"
                 return
 
 
-def _cheaper(model: Model, proves: Callable[[Model], bool]) -> Iterator[str]:
+def _cheaper(model: Model, proves: Callable[[Change], bool]) -> Iterator[str]:
     """The least saving at one table that would do."""
     best: tuple[float, str, int] | None = None
     for other in sorted(model.tasks, key=lambda t: -t.cost_us)[:6]:
         low, high = 0.0, 1.0  # parts of the cost that do and do not prove it
-        if not proves(_with(model, replace(other, cost_us=1))):
+        if not proves(Change(table=other.table, cost_us=SECOND_US)):
             continue
         for _ in range(12):
             middle = (low + high) / 2
-            cost = max(1, int(other.cost_us * middle))
-            low, high = (middle, high) if proves(_with(model, replace(other, cost_us=cost))) else (low, middle)
-        if low > 0 and (best is None or low > best[0]):
-            best = (low, other.table, max(1, int(other.cost_us * low)))
+            done = proves(Change(table=other.table, cost_us=max(SECOND_US, int(other.cost_us * middle))))
+            low, high = (middle, high) if done else (low, middle)
+        # In whole seconds, as it is written.
+        cost_us = int(other.cost_us * low) // SECOND_US * SECOND_US
+        part = cost_us / other.cost_us
+        if cost_us and (best is None or part > best[0]):
+            best = (part, other.table, cost_us)
     if best is not None:
         part, table, cost_us = best
         yield f"a cheaper update of `{table}`: at most {format_duration(cost_us)}, {1 - part:.0%} less"
-
-
-def _with(model: Model, task: RecoveryTask) -> Model:
-    tasks = tuple(task if each.table == task.table else each for each in model.tasks)
-    merged = {name: cost for name, cost in model.merged_us.items() if name != task.table}
-    return replace(model, tasks=tasks, merged_us=merged)
 
 
 def _written(duration_us: int) -> str:

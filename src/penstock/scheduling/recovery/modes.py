@@ -9,12 +9,17 @@ Beyond the paper, and without touching its bounds: tracks that would idle take t
 (`background`). Such a job is outside of the sequence of releases: it never holds one up, and if the table's next job is released
 while it runs, it becomes that job. To others it is what the analysis already expects, one job that cannot be
 interrupted.
+
+With `above`, of each table all that it is made from, tables recover in turns: an outage owes each table that it reached one
+recovery, a table has its turn when none of those above it is owed one any more, and what it is owed is paid when it leaves
+recovery mode, no more than one step of data behind; or when its turn comes and it is no further behind than that. So a
+recovery ends, whatever the phases of its sources are. Without `above` any table that is too far behind recovers, as published.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from heapq import heappop, heappush
 from math import fsum
 from typing import Any, Literal
@@ -40,11 +45,12 @@ class Modes:
         *,
         arbitration: Arbitration = "staleness",
         background: bool = True,
+        above: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self.tasks = {task.table: task for task in tasks}
         self.number = {table: number for number, table in enumerate(self.tasks)}
         self.tracks = tracks
-        self.arbitration, self.background = arbitration, background
+        self.arbitration, self.background, self.above = arbitration, background, above
         self.now_us = 0
         self.normal_load = total_utilisation(self.tasks.values())
         self._progress: MutableMapping[str, Progress] = {}
@@ -56,8 +62,12 @@ class Modes:
         self._behind: list[Entry] = []
         # How long these two heaps may get before they are tidied.
         self._room = (_SLACK, _SLACK)
-        self.recovering: set[str] = set()
+        # In the order in which they entered; and those that must leave, because the tracks cannot carry them any more.
+        self.recovering: dict[str, None] = {}
+        self.demoted: set[str] = set()
+        # Tables that may enter: too far behind, or owed a recovery.
         self.eligible: set[str] = set()
+        self.owed: set[str] = set()
         self.changes: list[ModeChange] | None = None
 
     def fork(self) -> Modes:
@@ -67,7 +77,8 @@ class Modes:
         copy._progress = ChainMap({}, self._progress)
         copy._news = set(self._news)
         copy._due, copy._released, copy._behind = list(self._due), list(self._released), list(self._behind)
-        copy.recovering, copy.eligible = set(self.recovering), set(self.eligible)
+        copy.recovering, copy.eligible = dict(self.recovering), set(self.eligible)
+        copy.owed, copy.demoted = set(self.owed), set(self.demoted)
         copy.changes = None
         return copy
 
@@ -79,6 +90,17 @@ class Modes:
         self._behind.clear()
         for table, progress in self._progress.items():
             self._lags(table, progress.lag_us, ended=True)
+        self._demote()
+
+    def _demote(self) -> None:
+        """More is reserved than there is, as updates take longer than before: who entered last leaves at its next deadline."""
+        load = self.load
+        for table in reversed(self.recovering):
+            if load <= self.tracks + ROUNDING:
+                return
+            load -= self.tasks[table].increase
+            self.demoted.add(table)
+            self._news.add(table)
 
     def __getitem__(self, table: str) -> Progress:
         return self._progress.get(table, NEW)
@@ -91,25 +113,35 @@ class Modes:
     def dump(self) -> dict[str, Any]:
         """Everything that `restore` needs, in plain values."""
         progress = {table: list(found) for table, found in self._progress.items()}
-        return {"now_us": self.now_us, "news": sorted(self._news), "progress": progress}
+        return {
+            "now_us": self.now_us,
+            "news": sorted(self._news),
+            "progress": progress,
+            "recovering": list(self.recovering),
+            "demoted": sorted(self.demoted),
+            "owed": sorted(self.owed),
+        }
 
     def restore(self, data: dict[str, Any]) -> None:
-        """Go on from what was dumped."""
-        self.now_us, self._news = data["now_us"], set(data["news"])
+        """Go on from what was dumped, as far as the tables are the same."""
+        known = self.tasks.keys()
+        self.now_us, self._news = data["now_us"], known & set(data["news"])
+        self.recovering = dict.fromkeys(table for table in data["recovering"] if table in known)
+        self.demoted, self.owed = known & set(data["demoted"]), known & set(data["owed"])
         for table, values in data["progress"].items():
+            if table not in known:
+                continue
             progress = Progress(*values)
             last = None if progress.last is None else Released(*progress.last)
             progress = progress._replace(last=last)
             self._progress[table] = progress
-            if progress.recovering:
-                self.recovering.add(table)
             if last is not None and progress.waits:
                 heappush(self._released, (self.rank(table, last), self.number[table], table))
             later = max(progress.next_us, progress.leaves_us or 0)
             if later > self.now_us and not progress.runs:
                 heappush(self._due, (later, table))
         news = set(self._news)
-        for table in data["progress"]:
+        for table in list(self._progress):
             self._lags(table, self[table].lag_us, ended=True)
         self._news = news
 
@@ -119,6 +151,13 @@ class Modes:
         """The table is so far behind its trailing edge; 0 if it is fresh."""
         self._at(now_us)
         self._lags(table, lag_us)
+
+    def owe(self, now_us: int, table: str) -> None:
+        """An outage that is over reached the table: it is owed a recovery."""
+        self._at(now_us)
+        if self.above is not None and self.tasks[table].reserved:
+            self.owed.add(table)
+            self._news.add(table)
 
     def starts(self, now_us: int, table: str) -> None:
         """A job of the table starts: the one that was released, or else one in the background."""
@@ -159,7 +198,13 @@ class Modes:
         self._progress[table] = progress._replace(lag_us=lag_us)
         if lag_us:
             heappush(self._behind, (self.loss(task, lag_us), self.number[table], table))
-        if lag_us > task.threshold_us and not progress.recovering and task.reserved:
+        self._judge(table)
+
+    def _judge(self, table: str) -> None:
+        """Whether it may enter recovery mode, as far as it depends on the table alone."""
+        progress, task = self[table], self.tasks[table]
+        wants = table in self.owed if self.above is not None else progress.lag_us > task.threshold_us
+        if wants and not progress.recovering and task.reserved:
             self.eligible.add(table)
         else:
             self.eligible.discard(table)
@@ -193,6 +238,7 @@ class Modes:
         news.clear()
         for table in tables:
             self._leave(table)
+            self._judge(table)
         if self.eligible:
             self._enter()
         for table in tables:
@@ -208,12 +254,12 @@ class Modes:
             self._behind, self._room = kept, (self._room[0], 2 * len(kept) + _SLACK)
 
     def _leave(self, table: str) -> None:
-        """Rule RN: fresh when a job ends, so back to normal at its deadline."""
+        """Rule RN: fresh when a job ends, so back to normal at its deadline. In turns: no more than a step behind."""
         progress = self[table]
         if not progress.recovering or progress.busy or progress.waits:
             return
         if progress.leaves_us is None:
-            if progress.lag_us:
+            if progress.lag_us > self._near_us(table) and table not in self.demoted:
                 return
             ends = max(self.now_us, progress.last.deadline_us if progress.last else 0)
             progress = progress._replace(leaves_us=ends, next_us=ends)
@@ -222,22 +268,44 @@ class Modes:
         assert progress.leaves_us is not None
         if progress.leaves_us <= self.now_us:
             self._progress[table] = progress._replace(recovering=False, leaves_us=None)
-            self.recovering.discard(table)
-            if progress.lag_us > self.tasks[table].threshold_us:
-                self.eligible.add(table)
+            del self.recovering[table]
+            if table in self.demoted:
+                self.demoted.discard(table)  # what it is owed it is owed still
+            else:
+                self.owed.discard(table)
+            self._judge(table)
             self._note(table, False, "RN")
+
+    def _near_us(self, table: str) -> int:
+        """How far behind it may be to have recovered."""
+        return self.tasks[table].step_us if self.above is not None else 0
 
     def _enter(self) -> None:
         """Rule NR: tables that are too far behind speed up, as many as (6) allows."""
         room = self.tracks - self.load + ROUNDING
-        for table in sorted(self.eligible, key=self._turn):
+        for table in self._in_turn():
             task = self.tasks[table]
             if task.increase > room or task.recovery_us >= task.period_us:
                 continue
             room -= task.increase
             self.eligible.discard(table)
-            self.recovering.add(table)
+            self.recovering[table] = None
             self._reweigh(table)
+
+    def _in_turn(self) -> list[str]:
+        """Those who may enter now, first to last."""
+        found = sorted(self.eligible, key=self._turn)
+        if self.above is None:
+            return found
+        while True:
+            found = [table for table in found if self.owed.isdisjoint(self.above.get(table, ()))]
+            paid = [t for t in found if not self[t].busy and self[t].lag_us <= self._near_us(t)]
+            if not paid:
+                return found
+            # It is so near that there is nothing to make good; with that others may have their turn.
+            self.owed.difference_update(paid)
+            self.eligible.difference_update(paid)
+            found = sorted(self.eligible, key=self._turn)
 
     def _turn(self, table: str) -> tuple[float, int]:
         task = self.tasks[table]

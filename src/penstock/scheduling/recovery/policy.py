@@ -13,27 +13,24 @@ period: nothing is proven then, but nobody starves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from math import ceil
 from typing import Any, Literal
 
 from penstock.model.cost import LONGER
-from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
 from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.max_benefit import MaxBenefit
-from penstock.scheduling.recovery.bounds import Delivery, Model
+from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import JobChoice
-from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned, total_utilisation
+from penstock.scheduling.recovery.reservations import NO_CHANGE, Change, changed, declared_cost_us, model_of
+from penstock.scheduling.recovery.tasks import Periods, RecoveryTask
 
 Provision = Literal["worst", "average"]
-# More files than this in one job save hardly any start-up.
-_MOST_MERGED = 16
 
 
 class Followed(Modes):
@@ -66,18 +63,23 @@ class Adaptive:
 
     # Reservations
 
-    def model(self, tracks: int, outlook: Outlook) -> Model:
-        """What is reserved for whom, from costs as they are known now."""
-        graph = self._graph
-        if graph is None:
+    def model(self, tracks: int, outlook: Outlook, *, fit: bool = True, change: Change = NO_CHANGE) -> Model:
+        """What is reserved for whom, from costs as they are known now: what is proven is proven of this. Without `fit` it may be
+        more than there is. `change` is something that is tried."""
+        if self._graph is None:
             return Model((), tracks)
+        graph = changed(self._graph, change)
+        costs = {name: self.cost_us(name, outlook) for name in graph.updated_with}
+        if change.table is not None and change.cost_us is not None:
+            costs[change.table] = change.cost_us
         return model_of(
             graph,
-            {name: self.cost_us(name, outlook) for name in graph.updated_with},
-            tracks,
-            self.periods,
+            costs,
+            change.tracks or tracks,
+            "shared" if change.shared else self.periods,
             merge=not self.plain,
             startups_us={name: self._start_up_us(name, outlook) for name in graph.updated_with},
+            fit=fit,
         )
 
     def cost_us(self, table: str, outlook: Outlook) -> int:
@@ -106,30 +108,31 @@ class Adaptive:
     # Memory
 
     def begin(self, tracks: int, outlook: Outlook) -> Modes:
+        model = self.model(tracks, outlook)
         memory = Followed(
-            self.tasks(tracks, outlook),
+            self._tasks(model),
             tracks,
             arbitration="increase" if self.plain else "staleness",
             background=not self.plain,
+            above=None if self.plain else model.above,
         )
         memory.version = _version(outlook)
         return memory
 
-    def tasks(self, tracks: int, outlook: Outlook) -> tuple[RecoveryTask, ...]:
-        model = self.model(tracks, outlook)
-        if self.plain:
-            return model.with_thresholds().tasks
-        return tuple(replace(task, threshold_us=2 * task.period_us) for task in model.tasks)
+    def _tasks(self, model: Model) -> tuple[RecoveryTask, ...]:
+        return model.with_thresholds().tasks if self.plain else model.tasks
 
     def follow(self, memory: Followed, fact: Fact, outlook: Outlook) -> None:
         version = _version(outlook)
         if version != memory.version:
-            memory.provide(self.tasks(memory.tracks, outlook))
+            memory.provide(self._tasks(self.model(memory.tracks, outlook)))
             memory.version = version
         if fact.table not in memory.tasks:
             return
         if fact.what == "lags":
             memory.lags(fact.at_us, fact.table, fact.lag_us)
+        elif fact.what == "owed":
+            memory.owe(fact.at_us, fact.table)
         elif fact.what == "starts":
             memory.starts(fact.at_us, fact.table)
         else:
@@ -208,107 +211,3 @@ def _why(choice: JobChoice, modes: Modes, job: ReadyJob) -> str:
         return f"is {behind} behind, which costs most of all that could use an idle track"
     mode = "recovering" if progress.recovering else "in normal mode"
     return f"has the earliest deadline, {format_instant(choice.deadline_us)}; {mode}, {behind} behind"
-
-
-def model_of(
-    graph: Graph,
-    costs_us: Mapping[str, int],
-    tracks: int,
-    periods: Periods = "single",
-    *,
-    merge: bool = True,
-    startups_us: Mapping[str, int] | None = None,
-    fit: bool = True,
-) -> Model:
-    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data; a group is one task.
-    With `fit` periods are longer where the tracks could not keep them."""
-    some = any(table.guarantee for table in graph.tables.values())
-    tasks = [
-        RecoveryTask(
-            name,
-            costs_us[name],
-            graph.updated_every_us[name],
-            graph.updated_every_us[name],
-            priority=sum(graph.inherited[each] for each in graph.grouped_with(name)),
-            reserved=not some or any(graph.tables[each].guarantee for each in graph.grouped_with(name)),
-        )
-        for name in sorted(graph.updated_with)  # ties go to the first, whatever the order of declaration
-    ]
-    merged: dict[str, int] = {}
-    if merge and tasks:
-        tasks, merged = _merging(tasks, tracks, startups_us or {})
-    if fit:
-        tasks = _fitted(tasks, tracks)
-    tasks = provisioned(tasks, tracks, periods)
-    deliveries = {
-        name: Delivery(
-            graph.periods_us[name],
-            jitter_us=graph.feeds[table.feed].jitter_us or 0,
-            stamp_us=0 if graph.feeds[table.feed].punctuated else graph.feeds[table.feed].lateness_us,
-        )
-        for name, table in graph.tables.items()
-        if table.feed is not None
-    }
-    sources = {
-        # What is made by one update with another table is as far as that one.
-        name: tuple(
-            dict.fromkeys(
-                graph.updated_as[source.table]
-                for each in graph.grouped_with(name)
-                for source in graph.tables[each].sources
-                if source.table != each
-            )
-        )
-        for name in graph.updated_with
-        if not graph.tables[name].is_base
-    }
-    return Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph))
-
-
-def declared_cost_us(graph: Graph, name: str) -> int | None:
-    """The longest time of a job as it was declared; of a group, if it was for each of its tables."""
-    found = [cost for each in graph.grouped_with(name) if (cost := graph.tables[each].cost_us) is not None]
-    return sum(found) if len(found) == len(graph.grouped_with(name)) else None
-
-
-def _held(graph: Graph) -> dict[str, int]:
-    """What tables that only make whole partitions wait for: the length of one."""
-    held: dict[str, int] = {}
-    for name, table in graph.tables.items():
-        if table.when == "closed" and table.grain is not WHOLE:
-            start = table.grain.floor(0)
-            known = graph.updated_as[name]
-            held[known] = max(table.grain.shift(start, 1) - start, held.get(known, 0))
-    return held
-
-
-def _merging(
-    tasks: list[RecoveryTask], tracks: int, startups_us: Mapping[str, int]
-) -> tuple[list[RecoveryTask], dict[str, int]]:
-    """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
-    nobody waits longer for it than without. Where the tracks cannot do all, nothing is proven that could be lost: then as
-    many as fit into a period."""
-    longest_others = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
-    limit = longest_others if total_utilisation(tasks) <= tracks else max(task.period_us for task in tasks)
-    found, merged = [], {}
-    for task in tasks:
-        start_up = min(startups_us.get(task.table, 0), task.cost_us)
-        each = max(1, task.cost_us - start_up)
-        longest = min(limit, task.period_us)
-        most = max(1, min(_MOST_MERGED, (longest - start_up) // each)) if start_up else 1
-        if most > 1:
-            merged[task.table] = start_up + most * each
-        found.append(replace(task, most=most))
-    return found, merged
-
-
-def _fitted(tasks: list[RecoveryTask], tracks: int) -> list[RecoveryTask]:
-    """Periods that the tracks can keep. Where they could not, all are longer in proportion, and a job takes the files of
-    such a period."""
-    stretch = max(1.0, total_utilisation(tasks) / tracks)
-    fitted = []
-    for task in tasks:
-        period = max(ceil(task.period_us * stretch), task.cost_us)
-        batch = max(task.batch, ceil(period / task.period_us))
-        fitted.append(replace(task, period_us=period, batch=batch, most=max(task.most, batch)))
-    return fitted

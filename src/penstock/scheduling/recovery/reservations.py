@@ -1,0 +1,145 @@
+"""What is kept for whom: the tables of a warehouse as tasks of the adaptive scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
+
+from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
+from penstock.scheduling.recovery.bounds import Delivery, Model
+from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned, total_utilisation
+
+# More files than this in one job save hardly any start-up.
+_MOST_MERGED = 16
+
+
+class Change(NamedTuple):
+    """One thing that a user could write down."""
+
+    tracks: int | None = None
+    shared: bool = False
+    table: str | None = None
+    period_us: int | None = None
+    cost_us: int | None = None
+
+
+NO_CHANGE = Change()
+
+
+def changed(graph: Graph, change: Change) -> Graph:
+    """The tables with another period of one of them, and what follows from that for those that are made from it."""
+    if change.table is None or change.period_us is None:
+        return graph
+    tables = [
+        replace(table, period_us=change.period_us) if table.name in graph.grouped_with(change.table) else table
+        for table in graph.tables.values()
+    ]
+    return Graph(graph.feeds.values(), tables)
+
+
+def model_of(
+    graph: Graph,
+    costs_us: Mapping[str, int],
+    tracks: int,
+    periods: Periods = "single",
+    *,
+    merge: bool = True,
+    startups_us: Mapping[str, int] | None = None,
+    fit: bool = True,
+) -> Model:
+    """Reservations for the tables of a graph, whose jobs take at most so long with one period of data; a group is one task.
+    With `fit` periods are longer where the tracks could not keep them."""
+    some = any(table.guarantee for table in graph.tables.values())
+    tasks = [
+        RecoveryTask(
+            name,
+            costs_us[name],
+            graph.updated_every_us[name],
+            graph.updated_every_us[name],
+            priority=sum(graph.inherited[each] for each in graph.grouped_with(name)),
+            reserved=not some or any(graph.tables[each].guarantee for each in graph.grouped_with(name)),
+        )
+        for name in sorted(graph.updated_with)  # ties go to the first, whatever the order of declaration
+    ]
+    merged: dict[str, int] = {}
+    if merge and tasks:
+        tasks, merged = _merging(tasks, tracks, startups_us or {})
+    if fit:
+        tasks = _fitted(tasks, tracks)
+    tasks = provisioned(tasks, tracks, periods)
+    deliveries = {
+        name: Delivery(
+            graph.periods_us[name],
+            jitter_us=graph.feeds[table.feed].jitter_us or 0,
+            stamp_us=0 if graph.feeds[table.feed].punctuated else graph.feeds[table.feed].lateness_us,
+        )
+        for name, table in graph.tables.items()
+        if table.feed is not None
+    }
+    sources = {
+        # What is made by one update with another table is as far as that one.
+        name: tuple(
+            dict.fromkeys(
+                graph.updated_as[source.source]
+                for each in graph.grouped_with(name)
+                for source in graph.into[each]
+                # One that holds nobody back may be as old as it likes.
+                if source.source != each and graph.holds(source)
+            )
+        )
+        for name in graph.updated_with
+        if not graph.tables[name].is_base
+    }
+    return Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph), background=merge)
+
+
+def declared_cost_us(graph: Graph, name: str) -> int | None:
+    """The longest time of a job as it was declared; of a group, if it was for each of its tables."""
+    found = [cost for each in graph.grouped_with(name) if (cost := graph.tables[each].cost_us) is not None]
+    return sum(found) if len(found) == len(graph.grouped_with(name)) else None
+
+
+def _held(graph: Graph) -> dict[str, int]:
+    """What tables that only make whole partitions wait for: the length of one."""
+    held: dict[str, int] = {}
+    for name, table in graph.tables.items():
+        if table.when == "closed" and table.grain is not WHOLE:
+            start = table.grain.floor(0)
+            known = graph.updated_as[name]
+            held[known] = max(table.grain.shift(start, 1) - start, held.get(known, 0))
+    return held
+
+
+def _merging(
+    tasks: list[RecoveryTask], tracks: int, startups_us: Mapping[str, int]
+) -> tuple[list[RecoveryTask], dict[str, int]]:
+    """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
+    nobody waits longer for it than without. Where the tracks cannot do all, nothing is proven that could be lost: then as
+    many as fit into a period."""
+    longest_others = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
+    limit = longest_others if total_utilisation(tasks) <= tracks else max(task.period_us for task in tasks)
+    found, merged = [], {}
+    for task in tasks:
+        start_up = min(startups_us.get(task.table, 0), task.cost_us)
+        each = max(1, task.cost_us - start_up)
+        longest = min(limit, task.period_us)
+        most = max(1, min(_MOST_MERGED, (longest - start_up) // each)) if start_up else 1
+        if most > 1:
+            merged[task.table] = start_up + most * each
+        found.append(replace(task, most=most))
+    return found, merged
+
+
+def _fitted(tasks: list[RecoveryTask], tracks: int) -> list[RecoveryTask]:
+    """Periods that the tracks can keep. Where they could not, all are longer in proportion, and a job takes the files of
+    such a period."""
+    stretch = max(1.0, total_utilisation(tasks) / tracks)
+    fitted = []
+    for task in tasks:
+        period = max(ceil(task.period_us * stretch), task.cost_us)
+        batch = max(task.batch, ceil(period / task.period_us))
+        fitted.append(replace(task, period_us=period, batch=batch, most=max(task.most, batch)))
+    return fitted
