@@ -6,9 +6,9 @@ from statistics import mean, median
 from time import process_time
 
 from penstock.flows.archetypes import long_line
+from penstock.flows.composites import break_into_subflows
 from penstock.flows.graph import FlowGraph
 from penstock.flows.staging import StagingPlan, plan_staging
-from penstock.flows.subflows import break_into_subflows
 from penstock.papers.flows.random_flows import random_flow
 
 FLOWS = 10

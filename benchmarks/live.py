@@ -27,7 +27,7 @@ from penstock.model.cost import CostModel
 from penstock.model.time import MINUTE_US, SECOND_US, moment, parse_instant
 from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import register
-from penstock.scheduling.policies.fifo import Fifo
+from penstock.scheduling.policies.index import Fifo
 from penstock.sim.whatif.change import Changes, SlowPeriod
 from penstock.sim.whatif.recording import Recording, record
 from penstock.sim.whatif.replay import Replay

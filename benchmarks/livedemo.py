@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.cli.demo import write_demo
-from penstock.cli.netops.feeds import Network
-from penstock.cli.netops.generator import Generator, deliver
+from penstock.cli.netops.feeds import Generator, Network, deliver
 from penstock.control.events import Event
 from penstock.control.state import State
 from penstock.declare.settings import write_settings

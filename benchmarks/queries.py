@@ -28,13 +28,12 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.cli.demo import write_demo
-from penstock.cli.netops.feeds import DemoFile, Network, Scale
-from penstock.cli.netops.generator import deliver
+from penstock.cli.netops.feeds import DemoFile, Network, Scale, deliver
 from penstock.engine.desk.front import Front
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.spark.session import start_spark
 from penstock.model.time import MINUTE_US, SECOND_US
-from penstock.queries.contract import ANY, STRICT, Contract, Weights, WhenStale
+from penstock.queries.contract import ANY, STRICT, Contract, OutcomeWeights, WhenStale
 from penstock.queries.outcome import Ending
 
 POLICIES = tuple(os.environ.get("PENSTOCK_POLICIES", "default,immediate,on-demand,admission+on-demand").split(","))
@@ -88,8 +87,8 @@ class Side:
     turn: threading.Event
     deliveries: Iterator[DemoFile]
     unit_s: float
-    asked: list[Asked] = field(default_factory=list)
-    crowd: list[Asked] = field(default_factory=list)
+    asked: list[QueryTicket] = field(default_factory=list)
+    crowd: list[QueryTicket] = field(default_factory=list)
     # Units that its time has gone on.
     passed: float = 0.0
     next: DemoFile | None = None
@@ -100,11 +99,11 @@ class Side:
         begin = monotonic()
         feeds = threading.Thread(target=self._feed, args=(begin, unit_s, stop))
         feeds.start()
-        mine: list[Asked] = []
+        mine: list[QueryTicket] = []
         for at, sql, within in _questions(number):
             sleep(max(0.0, at * unit_s - (monotonic() - begin)))
             within_us = int(within * unit_s * SECOND_US)
-            mine.append(self.front.ask(sql, Contract(within_us, STRICT, True, Weights(), WhenStale.MARK)))
+            mine.append(self.front.ask(sql, Contract(within_us, STRICT, True, OutcomeWeights(), WhenStale.MARK)))
             if CALM <= at < CALM + CROWD:
                 self.crowd.append(mine[-1])
         for one in mine:
@@ -147,7 +146,7 @@ class Side:
         }
 
 
-def _endings(asked: Sequence[Asked]) -> list[Ending]:
+def _endings(asked: Sequence[QueryTicket]) -> list[Ending]:
     """Every query has exactly one outcome."""
     found = [one.answer.ending for one in asked if one.answer is not None]
     assert len(found) == len(asked), [one.error for one in asked if one.answer is None]

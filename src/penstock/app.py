@@ -32,22 +32,21 @@ from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
 from penstock.declare.warehouse import Definition, check_project
-from penstock.declare.warehouse import Warehouse as Declared
+from penstock.declare.warehouse import Definitions as Declared
 from penstock.engine.arrivals.schemas import FeedSchemas, inferred_schemas
 from penstock.engine.clock import Clock
-from penstock.engine.commands.feeds import Paused, pause, resume
-from penstock.engine.commands.requests import Asked, Plan, Requesting
-from penstock.engine.commands.withdraw import Withdrawn, give_back, withdraw
-from penstock.engine.desk.history import Difference, History, PastVersion
+from penstock.engine.commands.feeds import Paused, Withdrawn, give_back, pause, resume, withdraw
+from penstock.engine.commands.requests import Requesting, RequestPlan, RequestReceipt
+from penstock.engine.declarations import restored_state
+from penstock.engine.desk.history import History, PastVersion, TableDifference
 from penstock.engine.desk.versions import QueryError, QueryResult
-from penstock.engine.state_reader import restored_state
-from penstock.engine.updates.waiting_rows import waiting_rows
+from penstock.engine.updates.provenance import waiting_rows
 from penstock.engine.upkeep.backup import Backup, backup
 from penstock.engine.upkeep.identity import Identity
-from penstock.engine.upkeep.presence import check_presence
-from penstock.engine.upkeep.restore import Moved, Restored, copy_project
+from penstock.engine.upkeep.restore import MovedFiles, Restored, copy_project
 from penstock.engine.upkeep.restore import move as move_data
 from penstock.engine.upkeep.restore import restore as put_back
+from penstock.engine.upkeep.retention import check_presence
 from penstock.engine.upkeep.verify import Progress, Verified, Verifier, silent
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -62,7 +61,7 @@ from penstock.tables import Catalogue
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.engine.commands.retry import Retried
+    from penstock.engine.commands.feeds import Retried
     from penstock.engine.desk.answer import Answer
     from penstock.engine.desk.front import Front
     from penstock.engine.runtime import Pace, Runtime
@@ -110,7 +109,7 @@ def restore(
 
 def move(
     path: str | Path, folder: str | Path = ".", *, clock: Clock | None = None, progress: Progress = silent
-) -> Moved:
+) -> MovedFiles:
     """Move the data files of a project to another folder."""
     return move_data(read_project(Path(folder)), Path(path), (clock or Clock()).now_us, progress=progress)
 
@@ -339,7 +338,7 @@ class Warehouse:
 
     def diff(
         self, table: str, before: str | int, after: str | int, *, key: Sequence[str] = (), limit: int = 20
-    ) -> Difference:
+    ) -> TableDifference:
         """How a table at one version (or time) differs from another: rows that came and went, by partition."""
         self._definition(table)
         check_presence(self.store, self.catalogue)
@@ -351,7 +350,7 @@ class Warehouse:
 
     def query_replica(self, name: str, sql: str, *, limit: int = 1000) -> QueryResult:
         """A consistent read at a replica, from what is there."""
-        from penstock.engine.desk.replica_query import query_replica
+        from penstock.engine.desk.query_text import query_replica
         from penstock.tables.replica import Replica
 
         return query_replica(self.spark, Replica(name, self._replica_path(name)), sql, limit, self.declared.zone)
@@ -391,7 +390,7 @@ class Warehouse:
 
     def retry(self, names: Sequence[str] = ()) -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
-        from penstock.engine.commands.retry import retry
+        from penstock.engine.commands.feeds import retry
 
         return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
 
@@ -464,7 +463,7 @@ class Warehouse:
         reason: str = "",
         downstream: bool = True,
         deadline_us: int | None = None,
-    ) -> Asked:
+    ) -> RequestReceipt:
         """Make partitions again, such as those of `2024-03-01..2024-03-07`, and what is made from them."""
         self._definition(table)
         return self._requesting.backfill(
@@ -477,7 +476,7 @@ class Warehouse:
             deadline_us=deadline_us,
         )
 
-    def plan(self, *wishes: tuple[str, str | None] | tuple[str, str | None, bool]) -> Plan:
+    def plan(self, *wishes: tuple[str, str | None] | tuple[str, str | None, bool]) -> RequestPlan:
         """What will run now, and what these backfills would add: (table, span), or (table, span, downstream)."""
         for name, *_ in wishes:
             self._definition(name)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.netops.feeds import FEEDS, DemoFile, Network, Scale, expected_rows
-from penstock.cli.netops.generator import Generator, deliver
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, Scale, deliver, expected_rows
 from penstock.engine.clock import Clock
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, parse_duration, parse_instant
 

@@ -12,8 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from penstock.app import Warehouse
-from penstock.cli.flow import EXAMPLES
-from penstock.cli.flow_progress import bars
+from penstock.cli.flow import EXAMPLES, bars
 from penstock.cli.main import app
 from penstock.engine.flows.progress import FlowProgress, StepProgress
 from penstock.flows.archetypes import ARCHETYPES

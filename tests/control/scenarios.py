@@ -21,7 +21,7 @@ from penstock.control.events import (
     UpdateStopped,
 )
 from penstock.control.readiness import held_by_group, ready_work
-from penstock.declare.check_groups import circles
+from penstock.declare.check_names import circles
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE, Grain, nested, parse_grain
 from penstock.model.graph import Graph

@@ -112,7 +112,12 @@ def test_a_source_that_holds_nobody_back_does_not_set_the_period() -> None:
     feeds = (*FEEDS, Feed("zones", 30 * DAY_US, mode="snapshot", timed=False))
     zones = Table("zones", feed="zones", cost_us=SECOND_US)
     joined = Table(
-        "joined", "hour", sources=(Source("stats", (0, 1)), Source("zones")), cost_us=30 * SECOND_US, target_us=HOUR_US, guarantee=True
+        "joined",
+        "hour",
+        sources=(Source("stats", (0, 1)), Source("zones")),
+        cost_us=30 * SECOND_US,
+        target_us=HOUR_US,
+        guarantee=True,
     )
     graph = Graph(feeds, (TABLES[0], zones, joined))
     assert graph.periods_us["joined"] == 5 * MINUTE_US

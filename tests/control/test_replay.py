@@ -13,7 +13,7 @@ from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.scheduling.jobs import Decision, Situation, Start, UpdatePolicy
 from penstock.scheduling.policies import find_policy
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import MaxBenefit
 from tests.control.scenarios import Scenario
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.declare.problems import ProjectError
 from penstock.declare.project import read_project
-from penstock.declare.warehouse import Warehouse, check_project
+from penstock.declare.warehouse import Definitions, check_project
 
 Write = Callable[[dict[str, str]], Path]
 Check = Callable[..., list[str]]
@@ -53,10 +53,10 @@ def check(project: Write) -> Check:
 
 
 @pytest.fixture
-def load(project: Write) -> Callable[[dict[str, str]], Warehouse]:
+def load(project: Write) -> Callable[[dict[str, str]], Definitions]:
     """The warehouse of a project that must be right."""
 
-    def run(files: dict[str, str]) -> Warehouse:
+    def run(files: dict[str, str]) -> Definitions:
         folder = project({"penstock.toml": FEEDS, **files})
         warehouse, problems = check_project(read_project(folder))
         assert warehouse is not None, problems

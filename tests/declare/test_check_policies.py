@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.model.tables import ALL
 
 from .conftest import Check
@@ -29,12 +29,12 @@ def header(*lines: str, sql: str = HOURLY, time: str = "hour") -> str:
         ('propagate = ["new", "compliance"]', ("new", "compliance"), "continuous"),
     ],
 )
-def test_propagate(load: Callable[..., Warehouse], written: str, follows: tuple[str, ...], when: str) -> None:
+def test_propagate(load: Callable[..., Definitions], written: str, follows: tuple[str, ...], when: str) -> None:
     table = load({"tables/a.sql": header(written)}).graph.tables["a"]
     assert (table.propagate, table.when) == (follows, when)
 
 
-def test_absent_and_overrun(load: Callable[..., Warehouse]) -> None:
+def test_absent_and_overrun(load: Callable[..., Definitions]) -> None:
     found = load(
         {
             "tables/a.sql": header('absent.sites = "empty"', 'overrun = "preempt"', sql=JOINED, time="ts"),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.model.schema import Column
 
 from .conftest import FEEDS, Check
@@ -165,7 +165,7 @@ def test_names_are_checked_downstream_of_types_that_only_spark_knows(check: Chec
     assert check(files) == ["tables/c.sql:1: unknown column `hst`; did you mean `host`? `b` has: router, host, bytes"]
 
 
-Load = Callable[[dict[str, str]], Warehouse]
+Load = Callable[[dict[str, str]], Definitions]
 
 
 def test_columns_with_some_unknown_types(load: Load) -> None:

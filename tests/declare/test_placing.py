@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock.declare.source_partitions import by_partitions, keeps
-from penstock.declare.sql.facts import Moved, Within
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.sql.facts import Shifted, Within
+from penstock.declare.warehouse import Definitions
 from penstock.model.grain import parse_grain
 from tests.declare.conftest import FEEDS, Check
 
@@ -57,7 +57,7 @@ def view(select: str, partition: str = "hour", sources: str = "") -> dict[str, s
     ],
 )  # fmt: skip
 def test_where_rows_come_from(
-    load: Callable[[dict[str, str]], Warehouse], select: str, partition: str, window: tuple[int, int], folds: bool
+    load: Callable[[dict[str, str]], Definitions], select: str, partition: str, window: tuple[int, int], folds: bool
 ) -> None:
     table = load(view(select, partition)).graph.tables["a"]
     assert (table.sources[0].window, table.foldable) == (window, folds)
@@ -116,12 +116,12 @@ def test_what_leaves_rows_out(check: Check, select: str, sources: str, expected:
 
 def test_moved_by_partitions() -> None:
     hour, day = parse_grain("hour"), parse_grain("day", "Europe/Berlin")
-    later = Moved(micros=(HOUR, HOUR))
+    later = Shifted(micros=(HOUR, HOUR))
     assert by_partitions([later], hour, "UTC") == (1, 1)
     assert by_partitions([later], day, "Europe/Berlin") == (0, 1)
-    assert by_partitions([Moved(days=(1, 1))], day, "Europe/Berlin") == (0, 2)  # days of 23 and 25 hours
-    assert by_partitions([Moved(micros=(-HOUR, -HOUR))], hour, "UTC") == (-1, -1)
-    assert by_partitions([Within("day"), Moved(days=(0, 30))], parse_grain("day"), "UTC") == (0, 30)
+    assert by_partitions([Shifted(days=(1, 1))], day, "Europe/Berlin") == (0, 2)  # days of 23 and 25 hours
+    assert by_partitions([Shifted(micros=(-HOUR, -HOUR))], hour, "UTC") == (-1, -1)
+    assert by_partitions([Within("day"), Shifted(days=(0, 30))], parse_grain("day"), "UTC") == (0, 30)
     # hours of India are not hours of UTC, but they lie in days of India
     assert not keeps("hour", hour, "Asia/Kolkata")
     assert keeps("hour", parse_grain("day", "Asia/Kolkata"), "Asia/Kolkata")

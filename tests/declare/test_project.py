@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.declare.project import read_project
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 
 from .conftest import FEEDS, Write
 
-Load = Callable[[dict[str, str]], Warehouse]
+Load = Callable[[dict[str, str]], Definitions]
 
 
 def test_a_feed_has_a_base_table(load: Load) -> None:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from penstock.declare.sql.view import Aggregate, View, analyse
+from penstock.declare.sql.view import AggregateWay, View, analyse
 from penstock.model.schema import Column, Schema, ddl
 
 pytestmark = pytest.mark.spark
@@ -97,7 +97,7 @@ def content(frame: Any) -> list[str]:
 def fold(spark: Any, view: View, split: list[list[tuple[Any, ...]]]) -> Any:
     """The stored table after all batches. Nothing is computed before the end, so one Spark job serves all of it."""
     how = view.how
-    assert isinstance(how, Aggregate)
+    assert isinstance(how, AggregateWay)
     stored = None
     for rows in split:
         table(spark, rows).createOrReplaceTempView("r")
@@ -121,7 +121,7 @@ def fold(spark: Any, view: View, split: list[list[tuple[Any, ...]]]) -> Any:
 def test_folding_any_split_equals_the_query_over_all_rows(spark: Any, number: int, seed: int) -> None:
     dice = random.Random(1000 * number + seed)
     view = analyse(VIEWS[number], {"r": ROWS}, time=None, file="view.sql")
-    assert isinstance(view.how, Aggregate), view.how.why
+    assert isinstance(view.how, AggregateWay), view.how.why
     rows = random_rows(dice, dice.choice([3, 12, 40]))
     stored = fold(spark, view, batches(dice, rows))
 
@@ -144,7 +144,7 @@ def test_the_average_of_decimals_rounds_as_spark_does(spark: Any) -> None:
         for n in range(g + 1)
     ]
     view = analyse("select k, avg(w) as w from r group by k", {"r": ROWS}, time=None, file="view.sql")
-    assert isinstance(view.how, Aggregate)
+    assert isinstance(view.how, AggregateWay)
     table(spark, rows).createOrReplaceTempView("r")
     assert content(spark.sql(view.how.delta_sql).select("k", "w")) == content(spark.sql(view.sql))
 
@@ -154,7 +154,7 @@ def test_the_folded_table_equals_duckdb(spark: Any, number: int) -> None:
     dice = random.Random(number)
     rows = [(*row[:9], None) for row in random_rows(dice, 25)]  # DuckDB orders NaN differently
     view = analyse(VIEWS[number], {"r": ROWS}, time=None, file="view.sql")
-    assert isinstance(view.how, Aggregate)
+    assert isinstance(view.how, AggregateWay)
     stored = fold(spark, view, batches(dice, rows))
     ours = [tuple(row)[: len(view.how.columns)] for row in stored.collect()]
     with duckdb.connect() as db:

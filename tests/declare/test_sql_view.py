@@ -12,7 +12,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.declare.sql.view import Aggregate, Full, Rowwise, View, analyse, separable
+from penstock.declare.sql.view import AggregateWay, Full, Rowwise, View, analyse, separable
 from penstock.model.schema import Column
 
 FLOWS = (
@@ -131,7 +131,7 @@ FOLDS = "is not one of the aggregates that fold (sum, count, count_if, min, max,
 def test_class_and_reason(sql: str, why: str) -> None:
     how = view(sql).how
     assert how.why == why
-    expected = Full if why.startswith("full") else Rowwise if why == ROW else Aggregate
+    expected = Full if why.startswith("full") else Rowwise if why == ROW else AggregateWay
     assert type(how) is expected
 
 
@@ -146,7 +146,7 @@ def test_the_fold_plan_in_full() -> None:
         "select router, sum(price) as s, avg(packets) as a, -- mean\n  avg(bytes) filter (where packets > 0) as ab\n"
         "from flows group by router"
     ).how
-    assert isinstance(how, Aggregate)
+    assert isinstance(how, AggregateWay)
     assert how.keys == ("router",)
     assert how.columns == ("router", "s", "a", "ab")
     assert how.state == (
@@ -374,7 +374,7 @@ def db() -> Any:
 @given(sql=st.sampled_from(FOLDED), split=st.lists(st.lists(row, max_size=6), min_size=1, max_size=4))
 def test_folding_in_duckdb(db: Any, sql: str, split: list[list[tuple[Any, ...]]]) -> None:
     how = analyse(sql, {"r": ROWS}, time=None, file="f").how
-    assert isinstance(how, Aggregate), how.why
+    assert isinstance(how, AggregateWay), how.why
 
     def load(rows: list[tuple[Any, ...]]) -> None:
         db.execute("create or replace table r (k varchar, d date, i int, b bigint, m decimal(10,2))")

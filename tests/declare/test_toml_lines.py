@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.declare.toml_lines import key_lines, line_of
+from penstock.declare.problems import key_lines, line_of
 
 TEXT = '''# name = 1
 name = "x = [" # [feeds.no]

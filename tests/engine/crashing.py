@@ -28,13 +28,13 @@ from penstock.control import readiness
 from penstock.control.events import UpdateFinished
 from penstock.control.state import State
 from penstock.declare.project import read_project
-from penstock.declare.warehouse import Warehouse, load_warehouse
+from penstock.declare.warehouse import Definitions, load_warehouse
 from penstock.engine import runtime
 from penstock.engine.arrivals.watcher import Lookout
+from penstock.engine.declarations import restored_state
 from penstock.engine.desk.versions import consistent_versions
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import work as sparkwork
-from penstock.engine.state_reader import restored_state
 from penstock.engine.updates import baseload, derive, executor, rows
 from penstock.engine.updates.executor import Executor
 from penstock.engine.updates.provenance import FILE
@@ -293,7 +293,7 @@ class Site:
     written: int = 0
 
     @property
-    def warehouse(self) -> Warehouse:
+    def warehouse(self) -> Definitions:
         return _declared(self.folder, (self.folder / "penstock.toml").read_text())
 
     @property
@@ -353,7 +353,7 @@ class Site:
 
 
 @lru_cache(maxsize=16)
-def _declared(folder: Path, _settings: str) -> Warehouse:
+def _declared(folder: Path, _settings: str) -> Definitions:
     return load_warehouse(read_project(folder))
 
 

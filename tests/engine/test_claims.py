@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import FileArrived
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import moment
 from penstock.queries.contract import Contract, Freshness, WhenStale
 from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale, Success
@@ -52,7 +52,7 @@ def test_answers_are_what_they_claim(project: Write, spark: SparkSession) -> Non
     with Warehouse(folder, spark=spark) as warehouse:
         warehouse.run(until_idle=True)
     random = Random(3)
-    asked: list[Asked] = []
+    asked: list[QueryTicket] = []
     with living(folder, spark) as (warehouse, runtime):
         front = warehouse.open_front(runtime.wake)
         stop = threading.Event()
@@ -92,7 +92,7 @@ def test_answers_are_what_they_claim(project: Write, spark: SparkSession) -> Non
 
 
 def check(
-    one: Asked,
+    one: QueryTicket,
     con: duckdb.DuckDBPyConnection,
     lake: duckdb.DuckDBPyConnection,
     folder: Path,

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.control.views.requests import requests
 from penstock.engine.commands.requests import Requesting
-from penstock.engine.state_reader import restored_state
+from penstock.engine.declarations import restored_state
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.engine.arrivals import intake as arrivals
-from penstock.engine.commands.retry import retry
-from penstock.engine.state_reader import restored_state
+from penstock.engine.commands.feeds import retry
+from penstock.engine.declarations import restored_state
 from penstock.store.store import Fenced
 from tests.engine.crashing import DELIVERIES, Delivery, InlineRuntime, Site, check, make_site, stats
 from tests.oracle import attach, rows

@@ -14,7 +14,7 @@ from penstock.declare.flow_check import SparkSql
 from penstock.engine.flows.realise import Inputs, realise
 from penstock.engine.updates.rows import read_files
 from penstock.flows.activities import Activity, Route
-from penstock.flows.description import Source, Target, typed
+from penstock.flows.description import FlowSource, Target, typed
 from penstock.flows.report import FlowReport
 from penstock.model.schema import Schema, ddl, parse_ddl
 from penstock.papers.flows.standalone import run_flow
@@ -130,7 +130,7 @@ def accounted(spark: SparkSession, folder: Path, declared: Any, given_rows: Give
 
     alone: dict[str, DataFrame] = {}
     for step in shaped.flow.steps:
-        if isinstance(step.does, Source):
+        if isinstance(step.does, FlowSource):
             alone[step.name] = frames[step.does.table]
         elif isinstance(step.does, Target):
             alone[step.name] = alone[step.inputs[0]]

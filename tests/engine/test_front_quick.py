@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.engine.desk import lanes
-from penstock.engine.desk.answer import Rows
+from penstock.engine.desk.answer import ResultRows
 from penstock.engine.desk.front import Front, FrontSettings
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import SECOND_US
 from penstock.queries.choice import Way
 from penstock.queries.contract import Contract, WhenStale
@@ -46,8 +46,8 @@ class Reader:
     def frame(self, *_: Any) -> None:
         self.held.wait()
 
-    def collect(self, frame: None, limit: int) -> Rows:
-        return Rows(pa.table({"n": [1]}), ("bigint",), count=1)
+    def collect(self, frame: None, limit: int) -> ResultRows:
+        return ResultRows(pa.table({"n": [1]}), ("bigint",), count=1)
 
     def forget(self, read: Any) -> None:
         pass
@@ -64,7 +64,7 @@ class ByHand(Front):
         self._known.now(max_age_s=-1)
         self._round()
 
-    def asked(self, sql: str, within_us: int, when_stale: WhenStale = WhenStale.MARK) -> Asked:
+    def asked(self, sql: str, within_us: int, when_stale: WhenStale = WhenStale.MARK) -> QueryTicket:
         asked = self.ask(sql, Contract(within_us=within_us, when_stale=when_stale))
         self.look_around()
         return asked
@@ -105,13 +105,13 @@ def heard(site: Site, process: InlineRuntime, hand: Hand, name: str, at: str) ->
     hand.at_us = site.clock.now_us()
 
 
-def ended(asked: Asked) -> Ending:
+def ended(asked: QueryTicket) -> Ending:
     """How it ended, which a lane says soon."""
     assert asked.wait(LONG_S) and asked.answer is not None, (asked.steps, asked.error)
     return asked.answer.ending
 
 
-def begun(asked: Asked) -> None:
+def begun(asked: QueryTicket) -> None:
     """A lane has taken it."""
     runs = threading.Event()
     forget = asked.listen(lambda: asked.status == "running" and runs.set())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.upkeep.identity import NotOurs, read_mark
-from penstock.engine.upkeep.presence import FilesMissing
+from penstock.engine.upkeep.retention import FilesMissing
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from tests.engine.crashing import DELIVERIES, Points, Site, _declared, check, make_site

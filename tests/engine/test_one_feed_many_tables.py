@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.control import readiness
-from penstock.engine.commands.retry import retry
+from penstock.engine.commands.feeds import retry
 from penstock.engine.updates import baseload
 from penstock.model.time import HOUR_US
 from tests.engine.crashing import InlineRuntime, Site, _base_rows, make_site, stats, write_project

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.state_reader import restored_state
+from penstock.engine.declarations import restored_state
 from penstock.engine.updates.cleanup import remove_if_empty
 from penstock.engine.upkeep import restore as restoring
 from penstock.engine.upkeep.backup import Backup, BackupError, backup, read_backup
 from penstock.engine.upkeep.identity import Identity
-from penstock.engine.upkeep.presence import FilesMissing
 from penstock.engine.upkeep.restore import RestoreError, copy_project, move, restore
+from penstock.engine.upkeep.retention import FilesMissing
 from penstock.engine.upkeep.verify import Verified, Verifier
 from penstock.store.lock import AlreadyRunning
 from penstock.store.store import Store

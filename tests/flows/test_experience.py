@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.flows.archetypes import line, primary_flow
-from penstock.flows.experience import learned
+from penstock.flows.gathering import learned
 from penstock.flows.report import ActivityRun, FlowReport
 
 

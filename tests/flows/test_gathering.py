@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.declare.flow import Rows, flow
 from penstock.declare.flow_check import SparkSql
-from penstock.flows.activities import Aggregate, Gather, Part
+from penstock.flows.activities import Aggregate, Gather, GroupPart
 from penstock.flows.activities.group import SET
 from penstock.flows.description import TypedFlow, typed
 from penstock.flows.gathering import gathered
@@ -37,7 +37,7 @@ def test_aggregates_with_the_same_measures_share_a_pass() -> None:
     assert gather.does == Gather((("a",), ("B", "c")), (("n", "count(*)"), ("s", "sum(v)"))) and gather.inputs == (
         "good",
     )
-    parts = {step.name: step.does for step in flow_.steps if isinstance(step.does, Part)}
+    parts = {step.name: step.does for step in flow_.steps if isinstance(step.does, GroupPart)}
     # A bit for each of a, b, c that is not a key of it, a highest. Two with the same keys are parts of the same groups.
     assert [part.number for part in parts.values()] == [0b011, 0b100, 0b100]
     assert all(flow_.by_name[name].inputs == ("good: groups",) for name in parts)

@@ -10,7 +10,7 @@ from penstock.flows.archetypes import ARCHETYPES, butterfly, fork
 from penstock.flows.choice import Rates, choose_stages
 from penstock.flows.graph import FlowGraph, Node, NodeKind, source, target
 from penstock.flows.ordering import ORDERS
-from penstock.flows.staging import Place, StagingPlan, plan_staging
+from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging
 from penstock.flows.walk import Walk
 from tests.flows.graphs import graphs
 
@@ -23,7 +23,7 @@ def test_the_fork_stages_its_shared_part_once_with_the_columns_that_the_aggregat
     first, *others = plan.steps
     assert first.nodes == ("lineitem", "not_null", "total_cost")
     (staged,) = first.stages
-    assert staged.place is Place.MEMORY and len(staged.readers) == 6
+    assert staged.place is StagingPlace.MEMORY and len(staged.readers) == 6
     assert set(staged.columns) == {
         *(
             "l_orderkey",
@@ -45,7 +45,7 @@ def test_the_fork_stages_its_shared_part_once_with_the_columns_that_the_aggregat
 @pytest.mark.parametrize("recordsets", [True, False])
 def test_the_butterfly_needs_no_memory_as_its_tables_are_written_anyway(recordsets: bool) -> None:
     plan = plan_staging(butterfly(recordsets=recordsets))
-    assert {staged.place for staged in plan.staged.values()} == {Place.TARGET}
+    assert {staged.place for staged in plan.staged.values()} == {StagingPlace.TARGET}
     assert plan.peak_bytes == 0 and plan.exact
     join = plan.staged["join"]
     assert join.step == "join_table"
@@ -80,7 +80,7 @@ def test_what_is_cheap_to_compute_again_is_not_staged() -> None:
 
 def test_what_does_not_fit_goes_to_disk() -> None:
     plan = plan_staging(fork(), memory_bytes=100e6)
-    assert plan.staged["total_cost"].place is Place.DISK
+    assert plan.staged["total_cost"].place is StagingPlace.DISK
     assert plan.peak_bytes == 0 and plan.disk_bytes == pytest.approx(6_000_000 * 0.9 * 51)
 
 
@@ -120,12 +120,12 @@ def checked(graph: FlowGraph, plan: StagingPlan) -> None:
         assert set(step.after) == {plan.staged[node].step for node in step.reads}
         for staged in step.stages:
             there[staged.node] = set(staged.columns)
-            live += staged.bytes_ if staged.place is Place.MEMORY else 0.0
+            live += staged.bytes_ if staged.place is StagingPlace.MEMORY else 0.0
         peak = max(peak, live)
         for node in step.release_after:
             del there[node]
             released.append(node)
-            live -= plan.staged[node].bytes_ if plan.staged[node].place is Place.MEMORY else 0.0
+            live -= plan.staged[node].bytes_ if plan.staged[node].place is StagingPlace.MEMORY else 0.0
     assert not there and sorted(released) == sorted(plan.staged)
     assert peak == pytest.approx(plan.peak_bytes)
 

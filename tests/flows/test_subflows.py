@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from penstock.flows.archetypes import ARCHETYPES, butterfly, primary_flow
+from penstock.flows.composites import break_into_subflows, is_boundary, policy_for
 from penstock.flows.graph import FlowGraph
-from penstock.flows.subflows import break_into_subflows, is_boundary, policy_for
 from tests.flows.graphs import graphs
 
 

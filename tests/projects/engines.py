@@ -17,8 +17,8 @@ from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
 from penstock.engine.commands.requests import Requesting
+from penstock.engine.declarations import restored_state
 from penstock.engine.runtime import Pace
-from penstock.engine.state_reader import restored_state
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue

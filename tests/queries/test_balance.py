@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queries.admission import checked, refreshing
-from penstock.queries.balance import LOOSEST, TIGHTEST, Balance, Signal
-from penstock.queries.contract import NAIVE, Weights
+from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
+from penstock.queries.policies.base import checked, refreshing
+from penstock.queries.policies.unit import LOOSEST, TIGHTEST, Balance, Signal
 from penstock.queries.situation import Items, Query, QuerySituation
 
 
 def counted(
-    weights: Weights, success: int = 0, missed: int = 0, stale: int = 0, rejected: dict[Cause, int] | None = None
+    weights: OutcomeWeights, success: int = 0, missed: int = 0, stale: int = 0, rejected: dict[Cause, int] | None = None
 ) -> Balance:
     balance = Balance(100)
     for ending, number in ((Ending.SUCCESS, success), (Ending.MISSED, missed), (Ending.STALE, stale)):
@@ -37,12 +37,14 @@ def counted(
         # Rejected because updates leave no time: loosening would change nothing, nor does tightening help.
         (NAIVE, {"stale": 3, "rejected": {Cause.OVERLOAD: 5}}, Signal.DEGRADE, 1.0),
         # 4 * 5 > 9 * 1 and 9 * 1
-        (Weights(1, 1, 5, 1), {"missed": 4, "stale": 9, "rejected": {Cause.DEADLINE: 9}}, Signal.DEGRADE, 1.1),
-        (Weights(1, 1, 1, 5), {"missed": 4, "stale": 1, "rejected": {Cause.DEADLINE: 3}}, Signal.UPGRADE, 1.0),
+        (OutcomeWeights(1, 1, 5, 1), {"missed": 4, "stale": 9, "rejected": {Cause.DEADLINE: 9}}, Signal.DEGRADE, 1.1),
+        (OutcomeWeights(1, 1, 1, 5), {"missed": 4, "stale": 1, "rejected": {Cause.DEADLINE: 3}}, Signal.UPGRADE, 1.0),
         (NAIVE, {"success": 9}, None, 1.0),
     ],
 )
-def test_the_dominant_cost_decides(weights: Weights, found: dict[str, int], signal: Signal | None, flex: float) -> None:
+def test_the_dominant_cost_decides(
+    weights: OutcomeWeights, found: dict[str, int], signal: Signal | None, flex: float
+) -> None:
     balance = counted(weights, **found)  # type: ignore[arg-type]
     assert balance.signal(100, weights, 0.0) is signal
     assert balance.flex == pytest.approx(flex)
@@ -90,9 +92,11 @@ def test_it_does_not_lock_up(cause: Cause) -> None:
         ),
         max_size=60,
     ),
-    st.sampled_from([NAIVE, Weights(1, 5, 1, 1), Weights(1, 0.1, 0.5, 0.1)]),
+    st.sampled_from([NAIVE, OutcomeWeights(1, 5, 1, 1), OutcomeWeights(1, 0.1, 0.5, 0.1)]),
 )
-def test_flex_stays_in_its_bounds(found: list[tuple[tuple[Ending, Cause | None], int]], weights: Weights) -> None:
+def test_flex_stays_in_its_bounds(
+    found: list[tuple[tuple[Ending, Cause | None], int]], weights: OutcomeWeights
+) -> None:
     balance = Balance(100)
     for number, ((ending, cause), count) in enumerate(found):
         for _ in range(count):
@@ -104,7 +108,7 @@ def test_flex_stays_in_its_bounds(found: list[tuple[tuple[Ending, Cause | None],
 # Admission
 
 
-def situation(weights: Weights = NAIVE, *waiting: tuple[float, float], updates_s: float = 0) -> QuerySituation:
+def situation(weights: OutcomeWeights = NAIVE, *waiting: tuple[float, float], updates_s: float = 0) -> QuerySituation:
     """Queries with (deadline, work), each of an item of its own; item 9 is stale and costs 4."""
     found = QuerySituation(Items.of([4.0] * 10, [100.0] * 10), weights)
     found.items.arrived[9] = 1
@@ -134,13 +138,13 @@ def test_the_satisfaction_check_by_hand() -> None:
     """Two queries end at 9 and 10 of 10 and 11: another 2 s before them makes both late."""
     new = Query(9, 5, 0, 5, 2)
 
-    def verdict(weights: Weights, *waiting: tuple[float, float]) -> Cause | None:
+    def verdict(weights: OutcomeWeights, *waiting: tuple[float, float]) -> Cause | None:
         return checked(situation(weights, *waiting), new)
 
     two = ((10.0, 9.0), (11.0, 1.0))
     assert verdict(NAIVE, *two) is Cause.OTHERS  # 2 (1 + 0) > 1 + 0: as printed it would be 0 > 0
     assert verdict(NAIVE, (10.0, 9.0), (12.0, 1.0)) is None  # only one is endangered: 1 > 1 is false
-    assert verdict(Weights(1, 5, 1, 1), *two) is None  # 2 (1 + 1) > 1 + 5 is false
-    assert verdict(Weights(1, 1, 5, 1), (10.0, 9.0)) is Cause.OTHERS  # 1 + 5 > 1 + 1
+    assert verdict(OutcomeWeights(1, 5, 1, 1), *two) is None  # 2 (1 + 1) > 1 + 5 is false
+    assert verdict(OutcomeWeights(1, 1, 5, 1), (10.0, 9.0)) is Cause.OTHERS  # 1 + 5 > 1 + 1
     # One that is late anyway is not endangered by it.
-    assert verdict(Weights(1, 1, 5, 1), (10.0, 10.5)) is None
+    assert verdict(OutcomeWeights(1, 1, 5, 1), (10.0, 10.5)) is None

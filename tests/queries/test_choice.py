@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.queries.choice import HOPELESS, Option, Way, choose, prospect, queued
-from penstock.queries.contract import ANY, STRICT, Contract, Freshness, Weights, WhenStale
+from penstock.queries.contract import ANY, STRICT, Contract, Freshness, OutcomeWeights, WhenStale
 from penstock.queries.estimate import Estimate
 from penstock.queries.outcome import Cause, Stale, ending, judged, value
 
@@ -26,13 +26,13 @@ OPTIONS = (
 )
 NEEDS = (ANY, STRICT, Freshness(lag=1), Freshness(age_us=64 * S), Freshness(age_us=20 * S), Freshness(30 * S, 0))
 WEIGHTS = (
-    Weights(),
-    Weights(1, 0.5, 0.1, 0.1),
-    Weights(1, 0.1, 0.5, 0.1),
-    Weights(1, 0.1, 0.1, 0.5),
-    Weights(1, 5, 1, 1),
-    Weights(1, 1, 5, 1),
-    Weights(1, 1, 1, 5),
+    OutcomeWeights(),
+    OutcomeWeights(1, 0.5, 0.1, 0.1),
+    OutcomeWeights(1, 0.1, 0.5, 0.1),
+    OutcomeWeights(1, 0.1, 0.1, 0.5),
+    OutcomeWeights(1, 5, 1, 1),
+    OutcomeWeights(1, 1, 5, 1),
+    OutcomeWeights(1, 1, 1, 5),
 )
 
 
@@ -47,7 +47,7 @@ def tried(option: Option, contract: Contract, price: float) -> tuple[float, bool
 
 
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
-def test_every_small_case(weights: Weights) -> None:
+def test_every_small_case(weights: OutcomeWeights) -> None:
     cases = 0
     for within, need, consistent, stale, price in product(
         (None, 1, 2, 4, 6, 9), NEEDS, (True, False), WhenStale, (0.0, 0.1)
@@ -151,7 +151,7 @@ def test_chances_against_many_tries(
     wait: float,
     wait_spread: float,
     need: Freshness,
-    weights: Weights,
+    weights: OutcomeWeights,
     within: int,
     lag: int,
     age: int,

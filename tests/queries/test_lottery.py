@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queries.lottery import Lottery
-from penstock.queries.periods import Periods, Tickets
+from penstock.queries.policies.unit import Lottery, Periods, Tickets
 
 VALUES = st.lists(st.integers(-20, 20), min_size=1, max_size=33)
 

@@ -8,9 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queries.contract import ANY, STRICT, Contract, Freshness, Profile, Weights, WhenStale
-from penstock.queries.outcome import Cause, DeadlineMissed, Ending, Rejected, Stale, Success, ending, judged, value
-from penstock.queries.satisfaction import Satisfaction, Tally
+from penstock.queries.contract import ANY, STRICT, Contract, Freshness, OutcomeWeights, Profile, WhenStale
+from penstock.queries.outcome import (
+    Cause,
+    DeadlineMissed,
+    Ending,
+    Rejected,
+    Satisfaction,
+    Stale,
+    Success,
+    Tally,
+    ending,
+    judged,
+    value,
+)
 
 S = 1_000_000
 
@@ -48,8 +59,8 @@ def test_judging_an_answer() -> None:
         lambda: Freshness(age_us=-1),
         lambda: Freshness(lag=-1),
         lambda: Freshness.of_percent(0),
-        lambda: Weights(rejected=-1),
-        lambda: Weights(success=0),
+        lambda: OutcomeWeights(rejected=-1),
+        lambda: OutcomeWeights(success=0),
         lambda: Contract(within_us=0),
         lambda: Profile(share=0),
     ],
@@ -62,7 +73,7 @@ def test_contracts_that_make_no_sense(wrong: object) -> None:
 def test_usm_by_hand() -> None:
     # Table 2 of the paper, high C_fm with penalties > 1: 1, 1, 5, 1. Six successes, two rejections, one miss, one stale:
     # (6 * 1 - 2 * 1 - 1 * 5 - 1 * 1) / 10 = -0.2
-    weights = Weights(1, 1, 5, 1)
+    weights = OutcomeWeights(1, 1, 5, 1)
     kept = Satisfaction()
     for kind, count in ((Ending.SUCCESS, 6), (Ending.REJECTED, 2), (Ending.MISSED, 1), (Ending.STALE, 1)):
         for _ in range(count):
@@ -76,7 +87,7 @@ OUTCOMES = st.sampled_from(
     [Success(1), Rejected("full", Cause.OTHERS), DeadlineMissed(1), Stale(1), Stale(1, withheld=True)]
 )
 WEIGHTS = st.builds(
-    Weights,
+    OutcomeWeights,
     st.sampled_from([1.0, 2.0]),
     st.sampled_from([0.0, 0.5, 5.0]),
     st.sampled_from([0.0, 0.5, 5.0]),
@@ -85,7 +96,7 @@ WEIGHTS = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), OUTCOMES, WEIGHTS)))
-def test_tallies_add_up(found: list[tuple[str, object, Weights]]) -> None:
+def test_tallies_add_up(found: list[tuple[str, object, OutcomeWeights]]) -> None:
     kept = Satisfaction()
     for profile, outcome, weights in found:
         kept.add(profile, outcome, weights)  # type: ignore[arg-type]

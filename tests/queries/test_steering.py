@@ -10,14 +10,14 @@ from penstock.model.graph import Graph
 from penstock.model.tables import Feed, Table
 from penstock.model.time import END_US, SECOND_US
 from penstock.queries.choice import Option, Way
-from penstock.queries.contract import Contract, Weights, WhenStale
+from penstock.queries.contract import Contract, OutcomeWeights, WhenStale
 from penstock.queries.estimate import Estimate
 from penstock.queries.live import GRACE_S, NAMES, find_live_policy
 from penstock.queries.outcome import Cause, Ending, Rejected
 from penstock.queries.steering import Steering
 
 S = SECOND_US
-NAIVE = Weights()
+NAIVE = OutcomeWeights()
 
 
 def graph() -> Graph:

@@ -10,7 +10,7 @@ import pytest
 from penstock.model.time import SECOND_US
 from penstock.scheduling.jobs import Decision, PolicyError, ReadyJob, ReadyJobs, Situation, Start, UpdatePolicy
 from penstock.scheduling.policies import DEFAULT, find_policy
-from penstock.scheduling.policies.fifo import Fifo
+from penstock.scheduling.policies.index import Fifo
 from penstock.scheduling.policies.patient import Patient
 from penstock.sim import lean, runtime
 from penstock.sim.outcome import Outcome

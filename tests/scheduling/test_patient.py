@@ -8,7 +8,7 @@ import pytest
 
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation
 from penstock.scheduling.policies import find_policy
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import MaxBenefit
 from penstock.scheduling.policies.patient import Patient, _came_us, _Worth
 from penstock.sim.scenario import Scenario, SimTable
 

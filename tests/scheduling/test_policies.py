@@ -6,8 +6,7 @@ from penstock.model.freshness import Staleness
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation, UpdatePolicy
 from penstock.scheduling.policies import find_policy
-from penstock.scheduling.policies.fifo import Fifo
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import Fifo, MaxBenefit
 from tests.scheduling.test_ranking import ready
 
 

@@ -7,12 +7,11 @@ import pytest
 from penstock.model.graph import Graph
 from penstock.model.tables import Feed, Source, Table
 from penstock.scheduling.inheritance import inherited
+from penstock.scheduling.placement.base import Global
 from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
-from penstock.scheduling.placement.everywhere import Global
 from penstock.scheduling.placement.proportional import Proportional
 from penstock.scheduling.policies import PolicyNameError, find_policy
-from penstock.scheduling.policies.edf_p import EdfP
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import EdfP, MaxBenefit
 
 
 def test_all_parts() -> None:

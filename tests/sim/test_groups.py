@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.scheduling.policies import DEFAULT, find_policy
-from penstock.sim.lateness import measure
+from penstock.sim.lean import measure
 from penstock.sim.read import scenario_of
 from penstock.sim.runtime import Simulation, simulate
 from penstock.sim.scenario import Scenario, ScenarioError, SimTable

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 from penstock.scheduling.policies import find_policy
-from penstock.sim.lateness import measure
+from penstock.sim.lean import measure
 from penstock.sim.read import scenario_of
 from tests.docs.test_docs import ROOT, blocks, write_files
 from tests.waiting import LONG_S

@@ -14,7 +14,7 @@ from penstock.cli import whatif
 from penstock.cli.experiment import _plot
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US
 from penstock.papers import load_all
-from penstock.sim.chart import Line, Panel, write_chart
+from penstock.sim.figure import Line, Panel, write_chart
 from penstock.sim.timeline import Bar, Timeline, _envelope, write_timeline
 
 
@@ -22,7 +22,7 @@ from penstock.sim.timeline import Bar, Timeline, _envelope, write_timeline
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """The last picture, which is kept instead of written."""
     kept: list[Any] = []
-    for module in ("chart", "timeline"):
+    for module in ("figure", "timeline"):
         monkeypatch.setattr(f"penstock.sim.{module}.write_figure", lambda figure, path: kept.append(figure))
     return lambda: kept[-1]
 

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import DEFAULT, find_policy
-from penstock.scheduling.policies.fifo import Fifo
-from penstock.sim import lateness, lean, runtime
+from penstock.scheduling.policies.index import Fifo
+from penstock.sim import lean, runtime
 from penstock.sim.scenario import Scenario, SimTable, Slowdown
 from tests.sim import unit_step
 
@@ -112,7 +112,7 @@ def test_what_is_simulated_is_what_the_controller_does(seed: int) -> None:
         partition=chance.choice(("minute", "10 minutes", "hour", "day")),
     )
     name = DEFAULT if seed % 2 else POLICIES[seed % len(POLICIES)] + chance.choice(("", " / chop=2", " / chop=3..10"))
-    found = lateness.run(scenario, name, seed, trace=True)
+    found = lean.run(scenario, name, seed, trace=True)
     assert found.trace == runtime.simulate(scenario, find_policy(name), seed, trace=True).trace
 
 
@@ -179,7 +179,7 @@ class OneByOne(Fifo):
 
 def test_what_the_lean_loop_cannot_do_the_controller_does(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Scenario((SimTable("a", period_s=10, phase_s=5, alpha_s=25, beta=0.0),), tracks=1, horizon_s=1000)
-    all_there_is = lateness.run(scenario, "fifo", 1).staleness_s["a"]
-    monkeypatch.setattr(lateness, "find_policy", lambda name: OneByOne())
-    found = lateness.run(scenario, "one by one", 1)
+    all_there_is = lean.run(scenario, "fifo", 1).staleness_s["a"]
+    monkeypatch.setattr(lean, "find_policy", lambda name: OneByOne())
+    found = lean.run(scenario, "one by one", 1)
     assert found == runtime.simulate(scenario, OneByOne(), 1) and found.staleness_s["a"] > all_there_is

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
 from penstock.tables import ColumnStats, DataFile
-from penstock.tables.bounds import Bounds, widen
 from penstock.tables.footer import read_footer
+from penstock.tables.known import ColumnRange, widen
 
 from .conftest import rows
 
@@ -113,7 +113,7 @@ FILES = st.lists(st.lists(st.none() | st.floats(), max_size=4), min_size=1, max_
 
 @given(FILES)
 def test_a_table_is_bounded_by_all_its_files(files: list[list[float | None]]) -> None:
-    known: Bounds | None = None
+    known: ColumnRange | None = None
     for file in files:
         known = widen(known, stats_of(file), "float64")
     assert known is not None
@@ -129,5 +129,7 @@ def test_a_table_is_bounded_by_all_its_files(files: list[list[float | None]]) ->
 def test_once_unknown_always_unknown() -> None:
     known = widen(None, ColumnStats(values=1, nulls=0), "int64")
     assert widen(known, ColumnStats(values=1, nulls=0, min="1", max="1"), "int64").min is None
-    assert widen(Bounds(False, None, "2024-01-01", "2024-01-01"), ColumnStats(1, 0, "1 BC", "x"), "date").max is None
-    assert widen(Bounds(False, None, "1", "9"), None, "int64") == Bounds(True, None, "1", "9")
+    assert (
+        widen(ColumnRange(False, None, "2024-01-01", "2024-01-01"), ColumnStats(1, 0, "1 BC", "x"), "date").max is None
+    )
+    assert widen(ColumnRange(False, None, "1", "9"), None, "int64") == ColumnRange(True, None, "1", "9")

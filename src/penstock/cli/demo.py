@@ -17,10 +17,8 @@ from rich.console import Console
 
 from penstock.app import Warehouse
 from penstock.cli.netops import netops_project
-from penstock.cli.netops.feeds import FEEDS, DemoFile, Network
-from penstock.cli.netops.generator import Generator, deliver
-from penstock.cli.netops.screen import Frame, Screen, screen_for
-from penstock.cli.netops.summary import DemoSummary, TableSummary, render_summary
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, deliver
+from penstock.cli.netops.screen import DemoSummary, Frame, Screen, TableSummary, render_summary, screen_for
 from penstock.cli.starter import copy_project
 from penstock.control.state import State
 from penstock.control.views.status import TableStatus, status

@@ -11,12 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, err, errors_told, out, print_json
-from penstock.cli.seeds import parse_seeds, watched
+from penstock.cli.common import JsonOption, err, errors_told, out, parse_seeds, print_json, watched
 from penstock.errors import PenstockError
-from penstock.sim.chart import Line, Panel, write_chart
-from penstock.sim.figure import check_picture
-from penstock.sim.rows import Row, average, grouped
+from penstock.sim.figure import Line, Panel, check_picture, write_chart
+from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.sweep import sweep
 
 if TYPE_CHECKING:

@@ -3,29 +3,75 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from json import loads
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
-from penstock.cli.flow_report import print_report, size
 from penstock.flows.archetypes import ARCHETYPES
-from penstock.flows.composites import COMPOSITES
-from penstock.flows.experience import learned
-from penstock.flows.gathering import gathered
+from penstock.flows.composites import COMPOSITES, break_into_subflows, policy_for
+from penstock.flows.gathering import gathered, learned
 from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
-from penstock.flows.report import load
-from penstock.flows.staging import Place, StagingPlan, plan_staging
-from penstock.flows.subflows import break_into_subflows, policy_for
+from penstock.flows.report import FlowReport, load
+from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging
 from penstock.flows.walk import timetable
 from penstock.sim.figure import check_picture
 from penstock.sim.plan_picture import draw_plan
+
+# The last run of a flow, for people.
+
+
+def print_report(report: FlowReport) -> None:
+    activities = Table(box=None, header_style="bold", pad_edge=False)
+    activities.add_column("activity")
+    activities.add_column("step", style="dim")
+    for column in ("rows in", "rows out", "rejected", "selectivity", "CPU"):
+        activities.add_column(column, justify="right")
+    for run in report.activities:
+        rejected = f"{run.rejected:,} ({run.bad})" if run.rejected else ""
+        share = f"{run.selectivity:.3g}" if run.selectivity is not None else ""
+        activities.add_row(
+            run.name, run.step, f"{run.rows_in:,}", f"{run.rows_out:,}", rejected, share, f"{run.cpu_s:.3f} s"
+        )
+    out.print(activities)
+    out.print()
+    steps = Table(box=None, header_style="bold", pad_edge=False)
+    steps.add_column("step")
+    for column in ("time", "CPU", "shuffled", "staged"):
+        steps.add_column(column, justify="right")
+    steps.add_column("where")
+    for step in report.steps:
+        where = f"{step.place or ''}{' (kept from an earlier try)' if step.reused else ''}".strip()
+        staged = size(step.staged_bytes) if step.staged_bytes else ""
+        steps.add_row(
+            step.name, f"{step.seconds:.2f} s", f"{step.cpu_s:.2f} s", size(step.shuffle_bytes), staged, where
+        )
+    out.print(steps)
+    out.print(
+        f"{report.job}: {report.seconds:.2f} s, {report.cpu_s:.2f} s of CPU, {report.rejected:,} rows rejected; staged at the "
+        f"most {size(report.peak_memory_bytes)} in memory, {size(report.peak_disk_bytes)} on disk"
+    )
+
+
+def size(bytes_: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if bytes_ < 1000:
+            return f"{bytes_:.3g} {unit}"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} TB"
+
 
 if TYPE_CHECKING:
     from penstock.app import Warehouse
@@ -158,7 +204,7 @@ def _steps_table(found: StagingPlan, slots: int) -> Table:
         staged = []
         for one in step.stages:
             columns = ", ".join(one.columns) if one.columns else "all columns"
-            where = "to read back" if one.place is Place.TARGET else f"in {one.place.value}, {size(one.bytes_)}"
+            where = "to read back" if one.place is StagingPlace.TARGET else f"in {one.place.value}, {size(one.bytes_)}"
             staged.append(f"{where}: {columns}")
         table.add_row(
             step.name,
@@ -211,3 +257,65 @@ def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int) -> dict
         "cost_us": found.cost_us,
         "plain_cost_us": found.plain_cost_us,
     }
+
+
+# Flows while they run: a bar for each on a terminal, below the lines that scroll by; elsewhere a line now and then.
+
+if TYPE_CHECKING:
+    from penstock.engine.flows.progress import FlowProgress
+
+Look = Callable[[], "Sequence[FlowProgress]"]
+# Elsewhere than on a terminal only long flows are worth a line.
+LINE_EVERY_S = 15.0
+
+
+@contextmanager
+def flows_shown(console: Console, look: Look) -> Iterator[None]:
+    if console.is_terminal:
+        with Live(_Bars(look), console=console, refresh_per_second=4, transient=True, redirect_stdout=False):
+            yield
+        return
+    ended = Event()
+    teller = Thread(target=_tell, args=(console, look, ended), name="penstock-progress", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
+
+
+class _Bars:
+    """Looks anew each time that it is drawn."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def __rich__(self) -> RenderableType:
+        return bars(self._look())
+
+
+def bars(found: Sequence[FlowProgress]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for flow in found:
+        table.add_row(
+            Text(flow.flow, style="bold"),
+            ProgressBar(total=1.0, completed=flow.share, width=24),
+            Text(f"{flow.done} of {flow.steps} steps, {flow.seconds:.0f} s", style="dim"),
+            Text(doing(flow)),
+        )
+    return table
+
+
+def doing(flow: FlowProgress) -> str:
+    steps = [f"{step.name} {step.tasks_done}/{step.tasks} tasks" if step.tasks else step.name for step in flow.running]
+    held = f"; {size(flow.held_bytes)} staged in memory" if flow.held_bytes else ""
+    return ", ".join(steps) + held
+
+
+def _tell(console: Console, look: Look, ended: Event) -> None:
+    while not ended.wait(LINE_EVERY_S):
+        for flow in look():
+            if flow.seconds >= LINE_EVERY_S:
+                text = f"{flow.flow}: {flow.done} of {flow.steps} steps after {flow.seconds:.0f} s: {doing(flow)}"
+                console.print(Text(text, style="dim"))

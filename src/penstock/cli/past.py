@@ -25,7 +25,7 @@ from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_instant
 
 if TYPE_CHECKING:
-    from penstock.engine.desk.history import Difference, PastVersion
+    from penstock.engine.desk.history import PastVersion, TableDifference
 
 # How many partitions and files of one version are named.
 _FEW = 3
@@ -98,7 +98,7 @@ def diff(
         _tell(found, zone, limit)
 
 
-def _tell(found: Difference, zone: tzinfo, limit: int) -> None:
+def _tell(found: TableDifference, zone: tzinfo, limit: int) -> None:
     changed = f"; {found.changed:,} keys have one other row instead of one" if found.changed is not None else ""
     counts = f"{found.added:,} rows more, {found.removed:,} rows less{changed}"
     out.print(f"{found.table} at version {found.after} against {found.before}: {counts}")

@@ -22,7 +22,7 @@ from penstock.cli.common import (
     tell_zone,
     working,
 )
-from penstock.cli.flow_progress import flows_shown
+from penstock.cli.flow import flows_shown
 from penstock.cli.render import status_table
 from penstock.control.events import (
     Event,

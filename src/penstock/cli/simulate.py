@@ -11,19 +11,27 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
+from penstock.cli.common import (
+    JsonOption,
+    ProjectOption,
+    err,
+    errors_told,
+    out,
+    parse_numbers,
+    parse_seeds,
+    print_json,
+    watched,
+)
 from penstock.cli.render import brief_duration, plain_number
-from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.cli.whatif import simulate_log
-from penstock.declare.policies import load_policies
+from penstock.declare.config import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.jobs import Index, PolicyError, ReadyJob, UpdatePolicy
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, bound, find_policy
-from penstock.sim.chart import Line, Panel, write_chart
-from penstock.sim.figure import check_picture
-from penstock.sim.lateness import run, uncontended
+from penstock.sim.figure import Line, Panel, check_picture, write_chart
+from penstock.sim.lean import run, uncontended
+from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.read import read_scenario
-from penstock.sim.rows import Row, average, grouped
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario
 from penstock.sim.sweep import sweep, told_of

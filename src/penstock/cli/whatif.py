@@ -19,21 +19,22 @@ from penstock.cli.common import (
     errors_told,
     open_warehouse,
     out,
+    parse_numbers,
+    parse_seeds,
     print_json,
     tell_zone,
+    watched,
     working,
 )
 from penstock.cli.render import brief_duration, plain_number
-from penstock.cli.seeds import parse_numbers, parse_seeds, watched
 from penstock.declare.settings import write_settings
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.policies import DEFAULT
-from penstock.sim.chart import Line, Panel, write_chart
-from penstock.sim.figure import check_picture
-from penstock.sim.rows import Row, average, grouped
+from penstock.sim.figure import Line, Panel, check_picture, write_chart
+from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.timeline import timeline as timeline_of
 from penstock.sim.timeline import write_timeline
 from penstock.sim.whatif.advice import Advice, advise, compare

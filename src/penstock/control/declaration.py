@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.control.demand import Reading
+from penstock.control.demand import QueryDemand
 from penstock.control.events import WarehouseDeclared
 from penstock.control.feeds import Feeds
 from penstock.control.files import Files
@@ -78,7 +78,7 @@ class Declaration:
         files: Files,
         runs: Runs,
         waits: QueryWaits,
-        reading: Reading,
+        reading: QueryDemand,
     ) -> None:
         self.ledger, self.propagation, self.backfills = ledger, propagation, backfills
         self.feeds, self.files, self.runs = feeds, files, runs

@@ -32,7 +32,7 @@ def _said(gap_us: int) -> str:
     return f"the policy of queries has it updated at most every {format_duration(gap_us)}; what comes between is merged"
 
 
-class Reading:
+class QueryDemand:
     """What queries read, as of when that was last told, and how busy the tracks were until then."""
 
     def __init__(self, ledger: Ledger, waits: QueryWaits) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.control.demand import Reading
+from penstock.control.demand import QueryDemand
 from penstock.control.events import TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
 from penstock.control.feeds import Feeds
 from penstock.control.files import Files
@@ -36,7 +36,7 @@ class Runs:
         feeds: Feeds,
         files: Files,
         waits: QueryWaits,
-        reading: Reading,
+        reading: QueryDemand,
     ) -> None:
         self.reading = reading
         self.ledger = ledger

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.control.declaration import Declaration
-from penstock.control.demand import Reading
+from penstock.control.demand import QueryDemand
 from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
@@ -102,7 +102,7 @@ class State:
         self.awaited = QueryWaits()
         self.propagation = Propagation(ledger)
         self.backfills = Backfills(ledger)
-        self.reading = Reading(ledger, self.awaited)
+        self.reading = QueryDemand(ledger, self.awaited)
         self.known_feeds = feeds = Feeds(ledger)
         self.files = files = Files(ledger, self.propagation, feeds)
         self.runs = runs = Runs(ledger, self.propagation, self.backfills, feeds, files, self.awaited, self.reading)

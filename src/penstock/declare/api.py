@@ -35,7 +35,7 @@ DECLARED = "__penstock_declared__"
 Function = Callable[..., Any]
 
 
-class Declaration:
+class Declared:
     """What feeds and tables share: where they were written, line by line, and what is wrong with their settings."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Declaration:
 
 
 @dataclass(frozen=True)
-class FeedDeclaration(Declaration):
+class FeedDeclaration(Declared):
     name: str
     config: FeedConfig
     where: Location
@@ -75,7 +75,7 @@ class FeedDeclaration(Declaration):
 
 
 @dataclass(frozen=True)
-class TableDeclaration(Declaration):
+class TableDeclaration(Declared):
     name: str
     config: TableConfig
     where: Location

@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.config import OF_TABLE
-from penstock.declare.problems import Location, Problem, did_you_mean
+from penstock.declare.problems import CONTENT, Location, Problem, did_you_mean
 from penstock.declare.sql.view import NamedColumn, Shape, SqlProblem, analyse
-from penstock.declare.toml_lines import CONTENT
 from penstock.model.grain import Fixed, Grain, parse_grain
 from penstock.model.schema import Schema, WrongColumns, parse_ddl
 from penstock.model.time import DAY_US

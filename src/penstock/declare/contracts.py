@@ -8,7 +8,7 @@ from math import isfinite, nan
 
 from penstock.declare.config import ProfileConfig
 from penstock.model.time import parse_duration
-from penstock.queries.contract import STRICT, Contract, Freshness, Profile, Weights, WhenStale
+from penstock.queries.contract import STRICT, Contract, Freshness, OutcomeWeights, Profile, WhenStale
 
 DEFAULT = "default"
 WEIGHTS = ("success", "rejected", "missed", "stale")
@@ -19,7 +19,7 @@ def profiles(written: Mapping[str, ProfileConfig]) -> dict[str, Profile]:
     found = {DEFAULT: Profile()}
     for name, one in written.items():
         need = STRICT if one.fresh is None and one.lag is None else Freshness(one.fresh, one.lag)
-        weights = Weights(one.success, one.rejected, one.missed, one.outdated)
+        weights = OutcomeWeights(one.success, one.rejected, one.missed, one.outdated)
         contract = Contract(one.within, need, one.consistent, weights, WhenStale(one.stale))
         found[name] = Profile(name, contract, one.share)
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.project import Declarations
 from penstock.declare.source_partitions import Placing
-from penstock.declare.sql.view import Aggregate, OutputColumn, Rowwise, Shape, View
+from penstock.declare.sql.view import AggregateWay, OutputColumn, Rowwise, Shape, View
 from penstock.flows.activities import UNKNOWN
 from penstock.flows.description import TypedFlow, parameters
 from penstock.model.grain import WHOLE
@@ -54,7 +54,7 @@ class Definition:
             return f"by the flow {self.flow.flow.name}, together with all tables of it"
         if self.view is None:
             return "full: a Python function, whose partitions are computed again from all their rows"
-        if isinstance(self.view.how, Rowwise | Aggregate) and not self.table.foldable:
+        if isinstance(self.view.how, Rowwise | AggregateWay) and not self.table.foldable:
             return "full: its source is not read partition by partition"
         return self.view.how.why
 
@@ -85,7 +85,7 @@ class Definition:
 
 
 @dataclass(frozen=True)
-class Warehouse:
+class Definitions:
     declarations: Declarations
     feeds: Mapping[str, FeedDeclaration]
     feed_schemas: Mapping[str, Schema]
@@ -114,7 +114,7 @@ def shape_of(columns: Schema | None) -> Shape | None:
 def foldable_view(view: View, table: Table, placing: Placing | None) -> bool:
     """New rows can be added to what is there if each belongs to the partition of the source that it came with, and if no
     group has rows of two partitions."""
-    if not isinstance(view.how, Rowwise | Aggregate) or len(table.sources) != 1:
+    if not isinstance(view.how, Rowwise | AggregateWay) or len(table.sources) != 1:
         return False
     source = table.sources[0]
     if source.table == table.name or table.grain is WHOLE:

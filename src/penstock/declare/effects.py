@@ -16,7 +16,7 @@ from penstock.control.declaration import SEAM
 from penstock.control.events import Effect, SettingChanged
 from penstock.declare.api import TableDeclaration
 from penstock.declare.values import is_duration
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.model.time import format_duration
 
 # In words, after "feeds.stats.rules: …".
@@ -145,7 +145,7 @@ EFFECTS: Mapping[str, Entry] = {
 _SECRET = ("spark", "store.url")
 
 
-def settings_of(warehouse: Warehouse) -> dict[str, str]:
+def settings_of(warehouse: Definitions) -> dict[str, str]:
     """Every setting that is not as it is by default, by where it stands, as text."""
     found = dict(_settings("", warehouse.declarations.config, skip=("feeds",)))
     for feed in warehouse.declarations.feeds:

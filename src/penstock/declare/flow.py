@@ -57,7 +57,7 @@ from penstock.flows.activities import (
 )
 from penstock.flows.activities.checks import Literal as Value
 from penstock.flows.activities.combine import How
-from penstock.flows.description import Flow, FlowStep, Source, Target
+from penstock.flows.description import Flow, FlowSource, FlowStep, Target
 
 Names = str | Sequence[str]
 
@@ -72,7 +72,7 @@ def _names(given: Names) -> tuple[str, ...]:
 
 @dataclass(eq=False)
 class _Node:
-    does: Source | Target | Activity
+    does: FlowSource | Target | Activity
     inputs: tuple[_Node, ...]
     line: int
     called: str | None = None
@@ -86,7 +86,7 @@ class _Sketch:
     file: str
     nodes: list[_Node] = field(default_factory=list)
 
-    def add(self, does: Source | Target | Activity, inputs: Iterable[_Node], called: str | None = None) -> _Node:
+    def add(self, does: FlowSource | Target | Activity, inputs: Iterable[_Node], called: str | None = None) -> _Node:
         node = _Node(does, tuple(inputs), self._line(), called)
         self.nodes.append(node)
         return node
@@ -302,7 +302,7 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
     name = settings.pop("name", None) or function.__name__
     sketch = _Sketch(function.__code__.co_filename)
     begins = function.__code__.co_firstlineno
-    sources = [_Node(Source(parameter), (), begins) for parameter in inspect.signature(function).parameters]
+    sources = [_Node(FlowSource(parameter), (), begins) for parameter in inspect.signature(function).parameters]
     sketch.nodes += sources
     function(*(Rows(sketch, node) for node in sources))
     targets = [node for node in sketch.nodes if isinstance(node.does, Target)]
@@ -338,7 +338,7 @@ def _steps(sketch: _Sketch, flow: str) -> Iterator[FlowStep]:
     taken: dict[str, int] = {}
     names: dict[int, str] = {}
     for node in sketch.nodes:
-        if isinstance(node.does, Source | Target):
+        if isinstance(node.does, FlowSource | Target):
             if node.does.table in taken:
                 raise FlowProblem(
                     f"flow `{flow}`: table `{node.does.table}` stands in it twice; a target has one provider (put a union before it), and cannot be a source too"
@@ -350,7 +350,7 @@ def _steps(sketch: _Sketch, flow: str) -> Iterator[FlowStep]:
         if not isinstance(node.does, Target) and id(node) not in used:
             what = (
                 f"source `{node.does.table}` is"
-                if isinstance(node.does, Source)
+                if isinstance(node.does, FlowSource)
                 else f"the rows of {node.does.kind} (line {node.line}) are"
             )
             raise FlowProblem(f'flow `{flow}`: {what} not used; write .into("table") behind them, or leave them out')

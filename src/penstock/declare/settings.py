@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.declare.config import FILE_NAME
-from penstock.declare.toml_lines import key_lines
+from penstock.declare.problems import key_lines
 
 
 def write_settings(folder: Path, section: str, settings: Mapping[str, str | int]) -> Path:

@@ -9,7 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from penstock.declare.sql.facts import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
+from penstock.declare.sql.facts import (
+    Chosen,
+    ColumnTerm,
+    Local,
+    Origin,
+    PartitionBounds,
+    Rounded,
+    Shifted,
+    Step,
+    Unknown,
+    Within,
+)
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
 from penstock.model.relations import Window
 from penstock.model.tables import Source
@@ -76,19 +87,19 @@ def place(origins: Iterable[Origin], times: Mapping[str, str | None], grain: Gra
     coarse, plain, outside = "", True, False
     for origin in origins:
         for each in _pinned(origin, times, grain, zone):
-            plain = plain and isinstance(each, Column) and not each.steps
+            plain = plain and isinstance(each, ColumnTerm) and not each.steps
             match each:
-                case Column() if _is_time(each, times):
+                case ColumnTerm() if _is_time(each, times):
                     found = by_partitions(each.steps, grain, zone)
                     before = moved.get(each.table, found)
                     moved[each.table] = (min(before[0], found[0]), max(before[1], found[1]))
                     coarse = coarse or _coarser(each.steps, grain, zone)
-                case Column():
+                case ColumnTerm():
                     time = times.get(each.table)
                     unknown.append(
                         (each.table, f"`{each.column}` is not the time of `{each.table}` (that is `{time}`)")
                     )
-                case Bounds():
+                case PartitionBounds():
                     outside = outside or not _lies_inside(each, grain, zone)
                 case Chosen():
                     unknown.append((None, f"{each.text} is taken from rows that may lie in several partitions"))
@@ -97,11 +108,11 @@ def place(origins: Iterable[Origin], times: Mapping[str, str | None], grain: Gra
     return Placing(moved, plain and not unknown, tuple(sorted(unknown, key=str)), coarse, outside)
 
 
-def _is_time(column: Column, times: Mapping[str, str | None]) -> bool:
+def _is_time(column: ColumnTerm, times: Mapping[str, str | None]) -> bool:
     return column.column.lower() == (times.get(column.table) or "").lower()
 
 
-def _lies_inside(bounds: Bounds, grain: Grain, zone: str) -> bool:
+def _lies_inside(bounds: PartitionBounds, grain: Grain, zone: str) -> bool:
     if grain is WHOLE:
         return True
     least = most = 0
@@ -119,7 +130,9 @@ def _pinned(origin: Origin, times: Mapping[str, str | None], grain: Grain, zone:
         return (origin,)
     for key in origin.keys:
         if key and all(
-            isinstance(each, Column) and _is_time(each, times) and by_partitions(each.steps, grain, zone) == _NOTHING
+            isinstance(each, ColumnTerm)
+            and _is_time(each, times)
+            and by_partitions(each.steps, grain, zone) == _NOTHING
             for each in key
         ):
             return [each for value in origin.values for each in _pinned(value, times, grain, zone)]
@@ -190,7 +203,7 @@ def _micros(step: Step, zone: str) -> tuple[int, int]:
         case Within():
             length = _LENGTHS.get(step.unit, 10**6) + (slack if step.unit not in ("second", "minute") else 0)
             return (-length, 0) if step.back else (0, length)
-        case Moved():
+        case Shifted():
             calendar = step.days != _NOTHING or step.months != _NOTHING
             slack = slack if calendar else 0
             months = [count * days for count in step.months for days in (28, 31)]

@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.declare.problems import did_you_mean
-from penstock.declare.toml_lines import Keys
+from penstock.declare.problems import Keys, did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 

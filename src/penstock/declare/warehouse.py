@@ -20,14 +20,20 @@ from penstock.declare.check_feeds import (
     same_files,
     time_problems,
 )
-from penstock.declare.check_groups import group_problems
-from penstock.declare.check_names import CONTEXT, feed_names, table_names
-from penstock.declare.check_policies import policy_problems, waiting_problems
-from penstock.declare.check_replicas import replica_problems
-from penstock.declare.check_targets import target_problems, unproven_problems
+from penstock.declare.check_names import (
+    CONTEXT,
+    feed_names,
+    group_problems,
+    policy_problems,
+    replica_problems,
+    table_names,
+    target_problems,
+    unproven_problems,
+    waiting_problems,
+)
 from penstock.declare.config import TableConfig
 from penstock.declare.define import Definer, sql_problems, time_of
-from penstock.declare.definition import Definition, Warehouse
+from penstock.declare.definition import Definition, Definitions
 from penstock.declare.flow_check import base_flow_problems, keep_snapshots
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
@@ -38,12 +44,12 @@ from penstock.model.relations import Everything, Relation, default_relation, par
 from penstock.model.schema import Schema
 from penstock.model.tables import ALL, Feed, Source, Table
 
-__all__ = ["Definition", "Warehouse", "check_project", "load_warehouse"]
+__all__ = ["Definition", "Definitions", "check_project", "load_warehouse"]
 
 
 def check_project(
     declarations: Declarations, known: Mapping[str, Schema] | None = None
-) -> tuple[Warehouse | None, list[Problem]]:
+) -> tuple[Definitions | None, list[Problem]]:
     """The warehouse, or None, with everything that is wrong. `known` holds schemas that were inferred before."""
     checker = _Checker(declarations, dict(known or {}))
     warehouse = checker.run()
@@ -51,7 +57,7 @@ def check_project(
     return warehouse, sorted(set(checker.problems))
 
 
-def load_warehouse(declarations: Declarations, known: Mapping[str, Schema] | None = None) -> Warehouse:
+def load_warehouse(declarations: Declarations, known: Mapping[str, Schema] | None = None) -> Definitions:
     warehouse, problems = check_project(declarations, known)
     if warehouse is None:
         raise ProjectError([problem for problem in problems if problem.severity == "error"])
@@ -83,7 +89,7 @@ class _Checker:
     def wrong(self) -> bool:
         return any(problem.severity == "error" for problem in self.problems)
 
-    def run(self) -> Warehouse | None:
+    def run(self) -> Definitions | None:
         self.problems.extend(feed_names(self.declarations.feeds))
         self.problems.extend(table_names(self.declarations.tables))
         self.problems.extend(replica_problems(self.declarations, self.tables))
@@ -124,7 +130,7 @@ class _Checker:
             self.problem(
                 Location("penstock.toml", 1), "no feed and no table is declared: nothing would ever run", "warning"
             )
-        return Warehouse(self.declarations, self.feeds, self.feed_schemas, definitions, graph)
+        return Definitions(self.declarations, self.feeds, self.feed_schemas, definitions, graph)
 
     def _graph(self, tables: dict[str, Table]) -> Graph:
         """The graph. Tables that depend on each other in a circle are told, and taken out of it by their sources."""

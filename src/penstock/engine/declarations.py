@@ -7,8 +7,10 @@ import json
 from sqlalchemy import Connection
 
 from penstock.control.events import WarehouseDeclared
+from penstock.control.snapshot import FORMAT, load
+from penstock.control.state import State
 from penstock.declare.effects import changes, settings_of
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.queries.situation import Updates
 from penstock.store.store import Store
 
@@ -16,7 +18,7 @@ _FACT = "settings"
 
 
 def declared(
-    warehouse: Warehouse,
+    warehouse: Definitions,
     store: Store,
     conn: Connection,
     now_us: int,
@@ -38,3 +40,16 @@ def declared(
         updates,
         changes(before, settings),
     )
+
+
+# The state of a project as the store has it: what `status`, `explain` and a restarting process begin with.
+
+
+def restored_state(store: Store, known: State | None = None) -> State:
+    """The last saved state, or the one that is known already, with everything folded in that the log has since."""
+    with store.read() as conn:
+        state = known
+        if state is None:
+            saved = store.saved_state(conn)
+            state = load(saved[1]) if saved is not None and saved[1].get("format") == FORMAT else State()
+        return state.fold(store.events(conn, state.applied))

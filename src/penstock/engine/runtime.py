@@ -23,24 +23,21 @@ from penstock.control.controller import Controller
 from penstock.control.events import Event, FileQuarantined, RunStarted, RunStopped
 from penstock.control.snapshot import dump
 from penstock.control.views.health import FeedWatch
-from penstock.declare.warehouse import Warehouse
-from penstock.engine.arrivals.earlier_files import offered
-from penstock.engine.arrivals.intake import Arrivals
+from penstock.declare.warehouse import Definitions
+from penstock.engine.arrivals.intake import Arrivals, offered
 from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
-from penstock.engine.declarations import declared
+from penstock.engine.declarations import declared, restored_state
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
 from penstock.engine.spark.session import is_alive, session_in
 from penstock.engine.spark.work import SparkWork
-from penstock.engine.state_reader import restored_state
 from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
 from penstock.engine.updates.executor import Executor
 from penstock.engine.upkeep.identity import Identity
-from penstock.engine.upkeep.presence import check_presence
 from penstock.engine.upkeep.replication import Replication
-from penstock.engine.upkeep.retention import expire
+from penstock.engine.upkeep.retention import check_presence, expire
 from penstock.model.graph import Graph
 from penstock.queries.situation import Updates
 from penstock.requests.job import Job
@@ -64,7 +61,7 @@ class Pace:
 class Runtime:
     def __init__(
         self,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         session: Callable[[], SparkSession],

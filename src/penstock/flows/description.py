@@ -18,7 +18,7 @@ from penstock.model.schema import Schema
 
 
 @dataclass(frozen=True)
-class Source:
+class FlowSource:
     """Rows of a table of the warehouse, or of the feed that is being loaded."""
 
     table: str
@@ -40,7 +40,7 @@ class FlowStep:
     """One node of a flow. Recordsets have the names of their tables."""
 
     name: str
-    does: Source | Target | Activity
+    does: FlowSource | Target | Activity
     inputs: tuple[str, ...] = ()
     # The line of the project's file on which it stands.
     line: int = 0
@@ -59,7 +59,7 @@ class Flow:
 
     @cached_property
     def sources(self) -> dict[str, FlowStep]:
-        return {step.does.table: step for step in self.steps if isinstance(step.does, Source)}
+        return {step.does.table: step for step in self.steps if isinstance(step.does, FlowSource)}
 
     @cached_property
     def targets(self) -> dict[str, Target]:
@@ -101,7 +101,7 @@ def typed(flow: Flow, schemas: Mapping[str, Schema | None], sql: Sql) -> tuple[T
     wrong: list[tuple[FlowStep, str]] = []
     for step in flow.steps:
         shapes[step.name] = None
-        if isinstance(step.does, Source):
+        if isinstance(step.does, FlowSource):
             known = schemas.get(step.does.table)
             shapes[step.name] = Shape(known, frozenset()) if known is not None else None
             continue
@@ -190,7 +190,7 @@ def _node(step: FlowStep, shape: Shape | None, rows: Mapping[str, float]) -> Nod
     columns: Schema = shape.columns if shape is not None else ()
     widths = tuple((column.name, _width(column.type)) for column in columns)
     given = frozenset(column.name for column in columns)
-    if isinstance(step.does, Source):
+    if isinstance(step.does, FlowSource):
         count = rows.get(step.does.table, 1_000_000.0)
         return Node(
             step.name, NodeKind.SOURCE, rows=count, cost_per_row_us=_READ_US, columns=given, column_bytes=widths

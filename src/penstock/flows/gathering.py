@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from penstock.flows.activities import Aggregate, Gather, Part, Shape
+from penstock.flows.activities import Aggregate, Gather, GroupPart, Shape
 from penstock.flows.activities.group import SET
-from penstock.flows.description import FlowStep, Source, TypedFlow
+from penstock.flows.description import FlowSource, FlowStep, TypedFlow
+from penstock.flows.graph import FlowGraph, Node, NodeKind
+from penstock.flows.report import FlowReport
 from penstock.model.schema import Column
 
 # With fewer aggregates there is little to gain.
@@ -37,7 +39,7 @@ def gathered(typed: TypedFlow, selectivities: Mapping[str, float] | None = None)
         for member in members:
             does, own = member.does, typed.shapes[member.name]
             assert isinstance(does, Aggregate) and own is not None and isinstance(step.does, Gather)
-            part = Part(step.does.number(does.by), does.by, tuple(measure for measure, _ in does.expressions))
+            part = GroupPart(step.does.number(does.by), does.by, tuple(measure for measure, _ in does.expressions))
             steps[member.name] = replace(member, does=part, inputs=(name,))
             read = frozenset(column.name for column in own.columns) | {SET}
             shapes[member.name] = Shape(own.columns, read)
@@ -53,7 +55,7 @@ def _alike(typed: TypedFlow) -> Iterator[tuple[str, list[FlowStep]]]:
     snapshots: set[str] = set()
     for step in typed.flow.steps:
         # Where there are many snapshots, groups are those of each of them.
-        if (isinstance(step.does, Source) and step.does.every) or snapshots.intersection(step.inputs):
+        if (isinstance(step.does, FlowSource) and step.does.every) or snapshots.intersection(step.inputs):
             snapshots.add(step.name)
     for step in typed.flow.steps:
         does = step.does
@@ -85,3 +87,28 @@ def _gather(typed: TypedFlow, name: str, provider: str, members: list[FlowStep])
     columns = (*keys.values(), *measures, Column(SET, "int"))
     made = frozenset((SET, *(measure.name for measure in measures)))
     return FlowStep(name, gather, (provider,), first.line), Shape(columns, reads, made)
+
+
+# Better estimates from what a run measured.
+
+
+def learned(graph: FlowGraph, report: FlowReport, rows: Mapping[str, float] | None = None) -> FlowGraph:
+    """The graph with the selectivities of a run of the same flow. Sources have the rows that are known now, else those
+    of the run. Activities that the run did not have, or that got no rows, stay as they are."""
+    runs = {run.name: run for run in report.activities}
+    known = rows or {}
+
+    def better(node: Node) -> Node:
+        run = runs.get(node.name)
+        if node.kind is NodeKind.SOURCE:
+            if node.name in known:
+                return replace(node, rows=known[node.name])
+            # What a consumer with this one input took in is what the source gave.
+            alone = (runs.get(name) for name in graph.consumers[node.name] if len(graph.providers[name]) == 1)
+            given = next((consumer.rows_in for consumer in alone if consumer is not None), None)
+            return node if given is None else replace(node, rows=float(given))
+        if node.kind is NodeKind.ACTIVITY and run is not None and run.selectivity is not None:
+            return replace(node, selectivity=run.selectivity)
+        return node
+
+    return FlowGraph(tuple(better(node) for node in graph.nodes), graph.edges, graph.name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.flows.activities import AttachKey, BlackBox, Check, Difference, Join, NewKeys, Overwrite, Union, Versions
-from penstock.flows.description import Flow, FlowStep, Source, Target
+from penstock.flows.description import Flow, FlowSource, FlowStep, Target
 
 # What takes the rows of all snapshots, and gives rows of none in particular.
 _GATHERS = (Overwrite, Versions, NewKeys)
@@ -41,10 +41,12 @@ def of_every_snapshot(flow: Flow, tables: Mapping[str, str]) -> Flow:
         if isinstance(step.does, Target):
             return copied(step.inputs[0])
         if name not in copies:
-            source = isinstance(step.does, Source)
-            copies[name] = tables[step.does.table] if isinstance(step.does, Source) else f"{name} of every snapshot"
+            source = isinstance(step.does, FlowSource)
+            copies[name] = tables[step.does.table] if isinstance(step.does, FlowSource) else f"{name} of every snapshot"
             _check(step, many)
-            does = replace(step.does, table=copies[name], every=True) if isinstance(step.does, Source) else step.does
+            does = (
+                replace(step.does, table=copies[name], every=True) if isinstance(step.does, FlowSource) else step.does
+            )
             inputs = () if source else tuple(copied(each) for each in step.inputs)
             steps[copies[name]] = replace(step, name=copies[name], does=does, inputs=inputs)
         return copies[name]
@@ -56,14 +58,14 @@ def of_every_snapshot(flow: Flow, tables: Mapping[str, str]) -> Flow:
         return flow
     # All read one table, so that they see the same: its newest snapshot is what the table of the newest holds.
     for step in flow.steps:
-        if isinstance(step.does, Source) and step.name in copies:
-            steps[step.name] = replace(step, does=Source(tables[step.does.table]))
+        if isinstance(step.does, FlowSource) and step.name in copies:
+            steps[step.name] = replace(step, does=FlowSource(tables[step.does.table]))
     return replace(flow, steps=_ordered(flow, steps, copies))
 
 
 def _many(step: FlowStep, many: Mapping[str, bool], tables: Mapping[str, str]) -> bool:
     """Whether the rows of a step are those of a snapshot."""
-    if isinstance(step.does, Source):
+    if isinstance(step.does, FlowSource):
         return step.does.table in tables
     if isinstance(step.does, _GATHERS):
         return False
@@ -98,7 +100,7 @@ def _ordered(flow: Flow, steps: Mapping[str, FlowStep], copies: Mapping[str, str
             used.add(name)
             waiting += steps[name].inputs
     called = {
-        copy: name if name not in used and not isinstance(flow.by_name[name].does, Source) else copy
+        copy: name if name not in used and not isinstance(flow.by_name[name].does, FlowSource) else copy
         for name, copy in copies.items()
     }
     found = []

@@ -38,18 +38,18 @@ from penstock.flows.ordering import (
 )
 
 
-class Place(Enum):
+class StagingPlace(Enum):
     MEMORY = "memory"
     DISK = "disk"
     TARGET = "target"  # written anyway, read back
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRows:
     """What is kept of one node's rows between steps."""
 
     node: str
-    place: Place
+    place: StagingPlace
     columns: tuple[str, ...]  # only what is read later; empty: not known, keep all
     bytes_: float  # as estimated; 0 where it costs no more than what is written anyway
     step: str  # the step that makes it
@@ -64,7 +64,7 @@ class Step:
     nodes: tuple[str, ...]  # providers first; the last one is `name`
     reads: tuple[str, ...]  # staged nodes
     after: tuple[str, ...]  # steps that make what it reads
-    stages: tuple[Staged, ...]  # of its output; none: a target that nobody reads back
+    stages: tuple[StagedRows, ...]  # of its output; none: a target that nobody reads back
     release_after: tuple[str, ...]  # staged nodes with no reader after this step, in the order of the plan
     cost_us: float
     stratum: int
@@ -83,7 +83,7 @@ class StagingPlan:
     order: str = LEAST_PEAK
 
     @cached_property
-    def staged(self) -> dict[str, Staged]:
+    def staged(self) -> dict[str, StagedRows]:
         """By node."""
         return {staged.node: staged for step in self.steps for staged in step.stages}
 
@@ -129,7 +129,7 @@ def tasks_of(plan: StagingPlan) -> list[OrderedTask]:
         OrderedTask(
             step.name,
             step.after,
-            sum(staged.bytes_ for staged in step.stages if staged.place is Place.MEMORY),
+            sum(staged.bytes_ for staged in step.stages if staged.place is StagingPlace.MEMORY),
             step.cost_us,
         )
         for step in plan.steps
@@ -231,13 +231,13 @@ def _steps(
         stratum[name] = 1 + max((stratum[made_by] for made_by in draft.after), default=-1)
     last = {node: names[-1] for node, names in readers.items() if names}
 
-    def staged(node: str, step: str) -> Staged:
+    def staged(node: str, step: str) -> StagedRows:
         if graph[step].kind is NodeKind.TARGET:
-            place = Place.TARGET
+            place = StagingPlace.TARGET
         else:
-            place = Place.MEMORY if step in in_memory else Place.DISK
+            place = StagingPlace.MEMORY if step in in_memory else StagingPlace.DISK
         columns = tuple(sorted(staged_columns(graph, node, step)))
-        return Staged(node, place, columns, drafts[step].bytes_, step, tuple(readers[node]))
+        return StagedRows(node, place, columns, drafts[step].bytes_, step, tuple(readers[node]))
 
     return tuple(
         Step(

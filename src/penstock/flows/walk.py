@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from penstock.flows.staging import Place, Staged, StagingPlan, Step
+from penstock.flows.staging import StagedRows, StagingPlace, StagingPlan, Step
 
 
 class Walk:
@@ -20,7 +20,7 @@ class Walk:
         self.waiting = {step.name: step for step in plan.steps}
         self.running: dict[str, Step] = {}
         self.finished: set[str] = set()
-        self.held: dict[str, Staged] = {}
+        self.held: dict[str, StagedRows] = {}
         self.held_bytes = 0.0
         self._left = {staged.node: len(staged.readers) for staged in plan.staged.values()}
 
@@ -47,11 +47,11 @@ class Walk:
             self.running[step.name] = self.waiting.pop(step.name)
         return tuple(started)
 
-    def finish(self, name: str) -> tuple[Staged, ...]:
+    def finish(self, name: str) -> tuple[StagedRows, ...]:
         """A step has ended well: what is to be released now."""
         step = self.running.pop(name)
         self.finished.add(name)
-        released: list[Staged] = []
+        released: list[StagedRows] = []
         for node in step.reads:
             self._left[node] -= 1
         for node in (*step.reads, *(staged.node for staged in step.stages)):
@@ -61,8 +61,8 @@ class Walk:
         return tuple(released)
 
 
-def _in_memory(staged: Staged) -> float:
-    return staged.bytes_ if staged.place is Place.MEMORY else 0.0
+def _in_memory(staged: StagedRows) -> float:
+    return staged.bytes_ if staged.place is StagingPlace.MEMORY else 0.0
 
 
 @dataclass(frozen=True)

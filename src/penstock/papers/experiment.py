@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 
 class ExperimentError(PenstockError):

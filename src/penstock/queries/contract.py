@@ -67,7 +67,7 @@ class WhenStale(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class OutcomeWeights:
     """Gain of a success, and penalties (positive numbers) of the three failures: G_s, C_r, C_fm, C_fs."""
 
     success: float = 1.0
@@ -92,15 +92,15 @@ class Weights:
         """From the best to the worst that can happen (the paper's range of USM)."""
         return self.success + max(self.rejected, self.missed, self.stale)
 
-    def counting_no_more_than(self, other: Weights) -> Weights:
+    def counting_no_more_than(self, other: OutcomeWeights) -> OutcomeWeights:
         """The same preferences, made smaller where they would count more against the queries of others than these weights do."""
         if self.span <= other.span:
             return self
         part = other.span / self.span
-        return Weights(self.success * part, self.rejected * part, self.missed * part, self.stale * part)
+        return OutcomeWeights(self.success * part, self.rejected * part, self.missed * part, self.stale * part)
 
 
-NAIVE = Weights()
+NAIVE = OutcomeWeights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Contract:
     freshness: Freshness = STRICT
     # All tables of the answer reflect the same state of their sources.
     consistent: bool = True
-    weights: Weights = NAIVE
+    weights: OutcomeWeights = NAIVE
     when_stale: WhenStale = WhenStale.MARK
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from penstock.queries.contract import NAIVE, Weights
+from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 
 # When tables are updated: as data come, as the demand of queries says, only for a query that waits, or in periods that the policy stretches.
@@ -83,7 +83,7 @@ class QuerySituation:
     """Everything a policy may know at one instant; it looks and does not touch."""
 
     items: Items
-    weights: Weights = NAIVE
+    weights: OutcomeWeights = NAIVE
     now_s: float = 0.0
     # Admitted and not ended, also the one that runs.
     waiting: Waiting = field(default_factory=list)
@@ -106,7 +106,7 @@ class QueryPolicy(Protocol):
     # Whether refreshes yield to queries, or go before all of them as updates do.
     yielding: bool
 
-    def begin(self, items: Items, weights: Weights) -> Any:
+    def begin(self, items: Items, weights: OutcomeWeights) -> Any:
         """A fresh memory."""
 
     def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:

@@ -13,7 +13,7 @@ from math import inf
 
 from penstock.model.graph import Graph
 from penstock.model.time import END_US, SECOND_US
-from penstock.queries.contract import Weights
+from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation
 
@@ -22,7 +22,13 @@ class Steering:
     """Mutable: the working memory of a front door. It reads no clock and draws no lots."""
 
     def __init__(
-        self, policy: QueryPolicy, graph: Graph, cost_s: Mapping[str, float], weights: Weights, lanes: int, now_us: int
+        self,
+        policy: QueryPolicy,
+        graph: Graph,
+        cost_s: Mapping[str, float],
+        weights: OutcomeWeights,
+        lanes: int,
+        now_us: int,
     ) -> None:
         self.policy = policy
         self.lanes = lanes
@@ -49,7 +55,7 @@ class Steering:
         deadline_us: int,
         run_s: float,
         refresh_s: float,
-        weights: Weights,
+        weights: OutcomeWeights,
     ) -> Cause | None:
         """Why the policy does not admit a query, or None; `refresh_s` is what must be done before it reads fresh data, 0 if nothing."""
         now = self._at(now_us, weights)
@@ -78,7 +84,7 @@ class Steering:
     def worked(self, seconds: float) -> None:
         self._situation.busy_s += seconds / self.lanes
 
-    def ended(self, number: int, now_us: int, ending: Ending | None, weights: Weights) -> None:
+    def ended(self, number: int, now_us: int, ending: Ending | None, weights: OutcomeWeights) -> None:
         """Once for each admitted query; without an ending it was withdrawn, or failed."""
         query = self._open.pop(number, None)
         self._started_s.pop(number, None)
@@ -110,7 +116,7 @@ class Steering:
             for item, period in self.policy.stretched(self._memory)
         }
 
-    def _at(self, now_us: int, weights: Weights) -> float:
+    def _at(self, now_us: int, weights: OutcomeWeights) -> float:
         self._situation.now_s, self._situation.weights = self._seconds(now_us), weights
         return self._situation.now_s
 

@@ -24,14 +24,24 @@ from penstock.control.views.status import overview
 from penstock.declare.contracts import DEFAULT, contract_of
 from penstock.declare.sql.facts import SqlProblem
 from penstock.engine.desk.front import Busy, Front
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.desk.versions import QueryError
 from penstock.queries.contract import Contract
-from penstock.service.limits import Limits, OneTooMany
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
-from penstock.service.problems import Refused, broken, http_error, refused
-from penstock.service.wire import ARROW, JSON, AskedFor, arrow_bytes, asked_json
+from penstock.service.wire import (
+    ARROW,
+    JSON,
+    AskedFor,
+    Limits,
+    OneTooMany,
+    Refused,
+    arrow_bytes,
+    asked_json,
+    broken,
+    http_error,
+    refused,
+)
 from penstock.store import tokens
 
 _LONGEST_WAIT_S = 60.0
@@ -104,7 +114,7 @@ class Api:
             await _until_ended(asked, wait)
         return self._told(request, asked, 202)
 
-    def _ask(self, body: AskedFor, contract: Contract, profile: str, key: str | None) -> Asked:
+    def _ask(self, body: AskedFor, contract: Contract, profile: str, key: str | None) -> QueryTicket:
         try:
             return self.front.ask(body.sql, contract, profile=profile, limit=body.limit, as_files=body.files, key=key)
         except SqlProblem as error:
@@ -156,7 +166,7 @@ class Api:
             raise Refused(400, "the body ended early") from None
         return bytes(raw)
 
-    async def _find(self, request: Request) -> Asked:
+    async def _find(self, request: Request) -> QueryTicket:
         profile = await self._who(request)
         asked = self.front.find(request.path_params["id"])
         # Where there are tokens, each profile sees its own queries only.
@@ -171,7 +181,7 @@ class Api:
             await _until_ended(asked, wait)
         return self._told(request, asked, 200)
 
-    def _told(self, request: Request, asked: Asked, unfinished: int) -> Response:
+    def _told(self, request: Request, asked: QueryTicket, unfinished: int) -> Response:
         headers = {"Location": f"/v1/queries/{asked.id}"}
         if not asked.has_ended:
             return JSONResponse(asked_json(asked), unfinished, {**headers, "Retry-After": "1"})
@@ -244,7 +254,7 @@ def _preferred_wait_s(request: Request) -> float:
     return min(_LONGEST_WAIT_S, float(found[1])) if found else 0.0
 
 
-async def _until_ended(asked: Asked, seconds: float) -> None:
+async def _until_ended(asked: QueryTicket, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     end = asked.listen(lambda: loop.call_soon_threadsafe(changed.set))
@@ -259,7 +269,7 @@ async def _until_ended(asked: Asked, seconds: float) -> None:
         end()
 
 
-async def _events(asked: Asked) -> AsyncIterator[str]:
+async def _events(asked: QueryTicket) -> AsyncIterator[str]:
     """Each step of a query as it is taken; the last event says how it ended."""
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

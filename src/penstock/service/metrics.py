@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from penstock.control.views.health import HEALTHS
 from penstock.control.views.status import Overview
+from penstock.engine.desk.feedback import BUCKETS_S
 from penstock.engine.desk.front import Front
-from penstock.engine.desk.tallies import BUCKETS_S
 from penstock.model.time import SECOND_US
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

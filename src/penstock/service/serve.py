@@ -15,7 +15,7 @@ from penstock.app import Warehouse
 from penstock.engine.runtime import Pace, Runtime
 from penstock.errors import PenstockError
 from penstock.service.api import Api
-from penstock.service.limits import Limits
+from penstock.service.wire import Limits
 from penstock.store import tokens
 
 

@@ -5,15 +5,56 @@ from __future__ import annotations
 import base64
 import io
 import math
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.engine.desk.answer import Answer
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
+
+# What is wrong with a request, as `application/problem+json` (RFC 9457): what was found, what was expected, what to do next.
+
+
+class Refused(Exception):
+    """A request that is not served."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+        self.more = more
+
+
+def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> Response:
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+async def refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return problem(error.status, error.detail, error.headers, **error.more)
+
+
+async def http_error(_request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: unknown paths, wrong methods."""
+    status = int(getattr(error, "status_code", 500))
+    headers = dict(getattr(error, "headers", None) or {})
+    what = {404: "there is nothing here; /openapi.json says what there is", 405: "this method is not known here"}
+    return problem(status, what.get(status, str(getattr(error, "detail", error))), headers)
+
+
+async def broken(_request: Request, _error: Exception) -> Response:
+    return problem(500, "something went wrong inside; the log of the server says what")
+
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
@@ -61,7 +102,7 @@ class AskedFor(BaseModel):
     files: Annotated[bool, Field(description="An answer too large for a message becomes Parquet files.")] = True
 
 
-def asked_json(asked: Asked, *, with_rows: bool = True) -> dict[str, Any]:
+def asked_json(asked: QueryTicket, *, with_rows: bool = True) -> dict[str, Any]:
     """Where a query stands; with its answer when it has one."""
     here = f"/v1/queries/{asked.id}"
     told: dict[str, Any] = {
@@ -130,3 +171,35 @@ def plain(value: Any) -> Any:
         case list() | tuple():
             return [plain(inner) for inner in value]
     return str(value)
+
+
+# Limits of the door itself: how large a body, how many requests at once.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    body_bytes: int = 256 << 10
+    requests: int = 4_000
+
+
+class OneTooMany:
+    """Beyond so many requests at once the next ones are turned away at once, which costs little."""
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app = app
+        self._limits = limits
+        self._inside = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._inside >= self._limits.requests:
+            refusal = problem(503, f"{self._inside:,} requests are being served; ask again later", {"Retry-After": "1"})
+            await refusal(scope, receive, send)
+            return
+        self._inside += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._inside -= 1

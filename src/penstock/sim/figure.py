@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, floor
 from pathlib import Path
 from typing import Any
@@ -91,3 +94,107 @@ def _matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise PictureError("pictures need matplotlib; type: pip install 'penstock[plot]'") from None
+
+
+# Line charts: lines with bands of one standard error, or points with bars, one panel beside the other.
+
+# When there are more lines than colours, the marks tell them apart.
+MARKS = ("o", "s", "^", "D")
+# Panels beside each other; more go below.
+_ACROSS = 4
+# The part of the place of a name that its points take; the inches of a point, as long as the picture is not too wide.
+_GROUP = 0.7
+_POINT = 0.075
+_WIDEST = 24.0
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    # x, mean, standard error
+    points: tuple[tuple[float, float, float], ...]
+    # How its points are marked; what has a mark of its own is black.
+    mark: str | None = None
+    # One level for all points of a name, such as a target: drawn across them.
+    across: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    lines: tuple[Line, ...]
+
+
+def write_chart(
+    path: Path,
+    title: str,
+    x: str,
+    y: str,
+    panels: Sequence[Panel],
+    *,
+    log: bool = False,
+    durations: bool = False,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """`labels` name the whole numbers of the x axis, for values that have no order; `log` and `durations` (in seconds)
+    are for the y axis."""
+    lines = [line for panel in panels for line in panel.lines]
+    names = list(dict.fromkeys(line.name for line in lines if line.mark is None and not line.across))
+    colour = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(names)}
+    marks = {name: MARKS[number // len(COLOURS) % len(MARKS)] for number, name in enumerate(names)}
+    beside = max((sum(not line.across for line in panel.lines) for panel in panels), default=0)
+    columns = min(_ACROSS, max(1, len(panels)))
+    width = 5.5
+    if labels:
+        wanted = _POINT / _GROUP * (beside + 1) * len(labels)
+        width = max(6.0, 0.32 * len(labels), min(wanted, _WIDEST / columns))
+    rows = ceil(len(panels) / columns) or 1
+    figure, grid = new_figure(width * columns, 4.2 * rows + 0.22 * len({line.name for line in lines}), rows, columns)
+    axes = list(grid.flat)
+    for unused in axes[max(1, len(panels)) :]:
+        unused.set_visible(False)
+    for panel, axis in zip(panels, axes, strict=False):
+        number = 0
+        for line in panel.lines:
+            shade, mark = colour.get(line.name, "black"), line.mark or marks.get(line.name)
+            xs, means, errors = zip(*line.points, strict=True) if line.points else ((), (), ())
+            if line.across:
+                left, right = ([x + side * _GROUP / 2 for x in xs] for side in (-1, 1))
+                axis.hlines(means, left, right, color=shade, linewidth=1.2, label=line.name)
+                continue
+            number += 1
+            if labels or len(xs) == 1:
+                # Nothing lies between names, nor beside a single point: points beside each other, not lines.
+                aside = _GROUP * (number / (beside + 1) - 0.5) if labels else 0.0
+                axis.errorbar(
+                    [x + aside for x in xs],
+                    means,
+                    errors,
+                    fmt=mark,
+                    markersize=4,
+                    capsize=2,
+                    color=shade,
+                    label=line.name,
+                )
+                continue
+            axis.plot(xs, means, marker=mark, markersize=3.5, color=shade, label=line.name)
+            low = [mean - error for mean, error in zip(means, errors, strict=True)]
+            high = [mean + error for mean, error in zip(means, errors, strict=True)]
+            axis.fill_between(xs, low, high, color=shade, alpha=0.2, linewidth=0)
+        axis.set(title=panel.title, xlabel=x, ylabel=y)
+        axis.grid(True, color="#dddddd", linewidth=0.6)
+        if log:
+            axis.set_yscale("log")
+        if durations:
+            mark_durations(axis.yaxis, log)
+        elif log:
+            mark_powers(axis.yaxis)
+        if labels:
+            level = {"rotation": 60, "ha": "right"} if len(labels) > 1 else {}
+            axis.set_xticks(range(len(labels)), labels, fontsize=8, **level)
+            axis.set_xlim(-0.6, len(labels) - 0.4)
+    handles = {name: handle for axis in axes for handle, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.suptitle(textwrap.fill(title, round(10 * width * max(1, len(panels)))))
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower left", fontsize=8)
+    write_figure(figure, path)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from statistics import mean, stdev
+from typing import Any
 
 from penstock.model.time import SECOND_US
 
@@ -60,3 +63,26 @@ class Outcome:
     failures: int = 0
     # Each start: time, table, track, duration; only if asked for.
     trace: list[tuple[int, str, int, int]] = field(default_factory=list)
+
+
+# What many runs measured, as flat rows.
+
+Row = dict[str, Any]
+
+
+def grouped(rows: Sequence[Row], *keys: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+    """Rows with the same values of some keys, in the order of their first."""
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    yield from found.items()
+
+
+def average(rows: Sequence[Row], key: str) -> tuple[float, float]:
+    """The mean over seeds and its standard error."""
+    values = [float(row[key]) for row in rows]
+    return mean(values), stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+def averages(rows: Sequence[Row], key: str, *by: str) -> dict[tuple[Any, ...], float]:
+    return {group: average(found, key)[0] for group, found in grouped(rows, *by)}

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.flows.graph import FlowGraph, NodeKind
-from penstock.flows.staging import Place, StagingPlan
+from penstock.flows.staging import StagingPlace, StagingPlan
 from penstock.flows.walk import timetable
 from penstock.sim.figure import COLOURS, new_figure, write_figure
 
 _HALF = 0.38  # of a box's width, in columns
-_PLACES = {Place.MEMORY: "#c2255c", Place.DISK: "#b8860b", Place.TARGET: "#2b8a3e"}
+_PLACES = {StagingPlace.MEMORY: "#c2255c", StagingPlace.DISK: "#b8860b", StagingPlace.TARGET: "#2b8a3e"}
 
 
 def draw_plan(path: Path, graph: FlowGraph, plan: StagingPlan, slots: int) -> None:
@@ -90,7 +90,7 @@ def _graph(
         kept = plan.staged.get(name)
         if kept is not None:
             size = f" {kept.bytes_ / 1e6:.3g} MB" if kept.bytes_ else ""
-            where = "read back" if kept.place is Place.TARGET else f"in {kept.place.value},"
+            where = "read back" if kept.place is StagingPlace.TARGET else f"in {kept.place.value},"
             axes.text(x, y + 0.42, where + size, ha="center", fontsize=7, color=_PLACES[kept.place])
     axes.set_xlim(-0.6, max(x for x, _ in places.values()) + 0.6)
     axes.set_ylim(max(y for _, y in places.values()) + 0.8, min(y for _, y in places.values()) - 0.8)

@@ -25,8 +25,7 @@ from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import Piece, changed_by
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.policies import bound
-from penstock.sim.arrivals import Batch, batches, first_batch_end_us
-from penstock.sim.chance import factors, generator, slow_at
+from penstock.sim.arrivals import Batch, batches, factors, first_batch_end_us, generator, slow_at
 from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.outcome import BusySum, FreshnessSum, Outcome
 from penstock.sim.scenario import Redelivery, Scenario, SimTable, us

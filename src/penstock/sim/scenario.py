@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from penstock.declare.check_groups import circles
+from penstock.declare.check_names import circles
 from penstock.declare.problems import did_you_mean
 from penstock.errors import PenstockError
 from penstock.model.graph import CycleError, Graph

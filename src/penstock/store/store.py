@@ -26,7 +26,7 @@ from penstock.model.partitions import Interval, PartitionSet
 from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
 from penstock.store.codec import decode, encode, subject
-from penstock.store.upgrade import upgrade
+from penstock.store.schema import upgrade
 
 
 class StoreError(PenstockError):

@@ -3,10 +3,19 @@ tables.
 """
 
 from penstock.tables.catalogue import Catalogue
-from penstock.tables.datafile import HIDDEN_PREFIX, ColumnStats, DataFile
-from penstock.tables.errors import Conflict, Expired, RowsDeletedInPlace, SchemaConflict
 from penstock.tables.evolution import Added, Relaxed, Step, Widened, evolve
-from penstock.tables.values import Change, Interval, Note
+from penstock.tables.types import (
+    HIDDEN_PREFIX,
+    ColumnStats,
+    Conflict,
+    DataFile,
+    Expired,
+    Interval,
+    Note,
+    Publication,
+    RowsDeletedInPlace,
+    SchemaConflict,
+)
 
 __all__ = [
     "HIDDEN_PREFIX",

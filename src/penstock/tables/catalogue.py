@@ -17,11 +17,10 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema
-from penstock.tables import ddl, presence, reading, retention, sweep
-from penstock.tables.datafile import DataFile
+from penstock.tables import ddl, presence, reading, retention
 from penstock.tables.head import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
-from penstock.tables.values import Change, Interval, Note
+from penstock.tables.types import DataFile, Interval, Note, Publication
 
 VERSION = "1.0"
 # In the place of a snapshot: all of them.
@@ -142,7 +141,7 @@ class Catalogue:
         """The file's absolute path, or URI."""
         return file.path if retention.is_whole(file.path) else self.folder(table) + file.path
 
-    def publish(self, conn: Connection, changes: Sequence[Change], note: Note, at_us: int) -> int:
+    def publish(self, conn: Connection, changes: Sequence[Publication], note: Note, at_us: int) -> int:
         """All the changes as one new snapshot, whose number is returned.
 
         Tables that do not exist are created, schemas evolve (`SchemaConflict` if they cannot), replaced files
@@ -286,11 +285,11 @@ class Catalogue:
         """Files forgotten (before then) but perhaps not deleted yet. Give outside readers a while before
         deleting.
         """
-        return sweep.scheduled(conn, self.data_path, before_us)
+        return retention.scheduled(conn, self.data_path, before_us)
 
     def forget(self, conn: Connection, paths: Iterable[str]) -> None:
         """These files are deleted."""
-        sweep.unschedule(conn, self.data_path, paths)
+        retention.unschedule(conn, self.data_path, paths)
 
     def unknown_files(self, conn: Connection) -> Iterator[str]:
         """Parquet files under the data folder that no transaction published: left over, or staged by a
@@ -298,7 +297,7 @@ class Catalogue:
 
         Which of the two only the caller knows: delete those that no running job owns.
         """
-        return sweep.unknown(conn, self.data_path)
+        return retention.unknown(conn, self.data_path)
 
 
 def _folder(table: str) -> str:

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.model.schema import Column, Schema
-from penstock.tables.errors import SchemaConflict
 from penstock.tables.evolution import Added, Relaxed, Step, Widened
-from penstock.tables.types import Type, from_lake, parse, to_lake
+from penstock.tables.types import SchemaConflict, Type, from_lake, parse, to_lake
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ColumnNode:
     """One live row of `ducklake_column`; nested columns have several."""
 
     id: int
@@ -33,47 +32,47 @@ class Node:
     parent: int | None
 
 
-def rows_of(schema: Schema, first_id: int = 1) -> list[Node]:
+def rows_of(schema: Schema, first_id: int = 1) -> list[ColumnNode]:
     """Depth first, parents before children, numbered on, as DuckDB numbers them."""
-    nodes: list[Node] = []
+    nodes: list[ColumnNode] = []
     for column in schema:
         _grow(nodes, first_id, column.name, parse(column.type), column.nullable, None)
     return nodes
 
 
-def _grow(nodes: list[Node], first_id: int, name: str, kind: Type, nullable: bool, parent: int | None) -> None:
+def _grow(nodes: list[ColumnNode], first_id: int, name: str, kind: Type, nullable: bool, parent: int | None) -> None:
     own = first_id + len(nodes)
-    nodes.append(Node(own, own, name, to_lake(kind), nullable, parent))
+    nodes.append(ColumnNode(own, own, name, to_lake(kind), nullable, parent))
     for child_name, child in kind.children:
         _grow(nodes, first_id, child_name, child, True, own)
 
 
-def schema_of(nodes: Iterable[Node]) -> Schema:
-    below: dict[int | None, list[Node]] = {}
+def schema_of(nodes: Iterable[ColumnNode]) -> Schema:
+    below: dict[int | None, list[ColumnNode]] = {}
     for node in sorted(nodes, key=lambda node: node.order):
         below.setdefault(node.parent, []).append(node)
 
-    def kind(node: Node) -> Type:
+    def kind(node: ColumnNode) -> Type:
         return from_lake(node.type, tuple((child.name, kind(child)) for child in below.get(node.id, ())))
 
     return tuple(Column(node.name, str(kind(node)), node.nullable) for node in below.get(None, ()))
 
 
-def paths(nodes: Sequence[Node]) -> dict[tuple[str, ...], Node]:
+def paths(nodes: Sequence[ColumnNode]) -> dict[tuple[str, ...], ColumnNode]:
     by_id = {node.id: node for node in nodes}
 
-    def path(node: Node) -> tuple[str, ...]:
+    def path(node: ColumnNode) -> tuple[str, ...]:
         return (*(path(by_id[node.parent]) if node.parent is not None else ()), node.name)
 
     return {path(node): node for node in nodes}
 
 
-def leaves(nodes: Sequence[Node]) -> Iterator[tuple[str, Node]]:
+def leaves(nodes: Sequence[ColumnNode]) -> Iterator[tuple[str, ColumnNode]]:
     """The columns that have values of their own, by the dotted paths that `footer` uses; ambiguous ones left
     out.
     """
     parents = {node.parent for node in nodes}
-    named: dict[str, Node | None] = {}
+    named: dict[str, ColumnNode | None] = {}
     for path, node in paths(nodes).items():
         if node.id not in parents:
             dotted = ".".join(path)
@@ -86,20 +85,20 @@ class Altered:
     """Rows that end, rows that begin, and the columns as they are then."""
 
     ended: tuple[int, ...]
-    begun: tuple[Node, ...]
-    nodes: tuple[Node, ...]
+    begun: tuple[ColumnNode, ...]
+    nodes: tuple[ColumnNode, ...]
 
 
-def alter(nodes: Sequence[Node], steps: Sequence[Step], next_id: int) -> Altered:
+def alter(nodes: Sequence[ColumnNode], steps: Sequence[Step], next_id: int) -> Altered:
     """Carry out `steps`. A changed column keeps its id: that is what makes old files readable as it."""
     at = paths(nodes)
     now = {node.id: node for node in nodes}
     ended: set[int] = set()
-    begun: dict[int, Node] = {}
+    begun: dict[int, ColumnNode] = {}
     for step in steps:
         match step:
             case Added(path, kind):
-                fresh: list[Node] = []
+                fresh: list[ColumnNode] = []
                 parent = at[path[:-1]].id if len(path) > 1 else None
                 _grow(fresh, next_id, path[-1], kind, True, parent)
                 next_id += len(fresh)
@@ -116,13 +115,13 @@ def alter(nodes: Sequence[Node], steps: Sequence[Step], next_id: int) -> Altered
     return Altered(tuple(sorted(ended)), tuple(begun.values()), tuple(now.values()))
 
 
-def replaced(nodes: Sequence[Node], schema: Schema, next_id: int) -> Altered:
+def replaced(nodes: Sequence[ColumnNode], schema: Schema, next_id: int) -> Altered:
     """All columns end, and new ones begin: for a table of which no file stays."""
     fresh = rows_of(schema, next_id)
     return Altered(tuple(sorted(node.id for node in nodes)), tuple(fresh), tuple(fresh))
 
 
-def column_values(table_id: int, begin: int, nodes: Iterable[Node]) -> list[dict[str, Any]]:
+def column_values(table_id: int, begin: int, nodes: Iterable[ColumnNode]) -> list[dict[str, Any]]:
     return [
         {
             "column_id": node.id,
@@ -143,7 +142,7 @@ def column_values(table_id: int, begin: int, nodes: Iterable[Node]) -> list[dict
     ]
 
 
-def mapping_values(mapping_id: int, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+def mapping_values(mapping_id: int, nodes: Sequence[ColumnNode]) -> list[dict[str, Any]]:
     ordinal = {node.id: number for number, node in enumerate(nodes)}
     lists = {node.id for node in nodes if node.type == "list"}
     return [

@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model.schema import Column, Schema
-from penstock.tables.errors import SchemaConflict
-from penstock.tables.types import Type, parse
+from penstock.tables.types import SchemaConflict, Type, parse
 
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint"),

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from penstock.errors import PenstockError
-from penstock.tables.datafile import HIDDEN_PREFIX, ColumnStats, DataFile
 from penstock.tables.ddl import plain_text_of, text_of
+from penstock.tables.types import HIDDEN_PREFIX, ColumnStats, DataFile
 
 
 def read_footer(path: str, partition_us: int, root: str) -> DataFile:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from penstock.errors import PenstockError
 from penstock.tables import ddl
-from penstock.tables.errors import Conflict
+from penstock.tables.types import Conflict
 
 _LOCK_KEY = 0x70656E73746F636B  # "penstock"
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")

@@ -2,15 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
 from penstock.tables import ddl
-from penstock.tables.bounds import Bounds
-from penstock.tables.columns import Node
+from penstock.tables.columns import ColumnNode
+from penstock.tables.types import ColumnStats
+
+# Column statistics of a whole table, kept as files come.
+#
+# They only ever widen: a file that ends does not narrow them, since older snapshots read the same row. DuckDB
+# does the same; its optimiser relies on them being bounds, not on them being tight. Which files a query opens
+# is decided by the statistics of each file.
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    contains_null: bool | None
+    contains_nan: bool | None
+    min: str | None
+    max: str | None
+
+
+def widen(known: ColumnRange | None, stats: ColumnStats | None, lake_type: str) -> ColumnRange:
+    """`known` is None where no file was counted before; `stats` is None where the file does not have the
+    column.
+    """
+    if stats is None:
+        stats = ColumnStats(values=0, nulls=None)
+    has_null = stats.nulls is None or stats.nulls > 0
+    is_float = lake_type in ("float32", "float64")
+    nan = stats.contains_nan if is_float and stats.values != 0 else (False if is_float else None)
+    if known is None:
+        return ColumnRange(has_null, nan, stats.min, stats.max)
+    null = known.contains_null is not False or has_null
+    nan = None if nan is None or known.contains_nan is None else (nan or known.contains_nan)
+    if stats.values == 0:
+        return ColumnRange(null, nan, known.min, known.max)
+    return ColumnRange(
+        null,
+        nan,
+        _outer(known.min, stats.min, lake_type, min),
+        _outer(known.max, stats.max, lake_type, max),
+    )
+
+
+def _outer(one: str | None, other: str | None, lake_type: str, choose: Callable[..., str]) -> str | None:
+    if one is None or other is None:
+        return None
+    try:
+        return choose(one, other, key=lambda text: _comparable(text, lake_type))
+    except (ValueError, InvalidOperation):
+        return None
+
+
+def _comparable(text: str, lake_type: str) -> Any:
+    if lake_type == "varchar":
+        return text  # By code point, which is the order of the UTF-8 bytes that DuckDB compares.
+    if lake_type.startswith("int") or lake_type == "boolean":
+        return int(text)
+    if lake_type.startswith("decimal"):
+        return Decimal(text)
+    if lake_type.startswith("float"):
+        return float(text)
+    if lake_type in ("date", "timestamp", "timestamptz") and _DAY.match(text):
+        return text  # "…:00+00" < "…:00.5+00" and so on: with four-digit years the text orders as the time.
+    raise ValueError(f"no order known for {lake_type} {text!r}")
+
 
 _TABLES = select(ddl.table.c.table_id, ddl.table.c.table_name, ddl.table.c.path, ddl.table.c.path_is_relative).where(
     ddl.table.c.table_name.in_(bindparam("names", expanding=True)),
@@ -41,14 +106,14 @@ class Known:
 
     id: int
     path: str
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[ColumnNode] = field(default_factory=list)
     last_column: int = 0
     changed_at: int = 0
     own: bool = False
     mapping: int | None = None
     mapped_at: int = -1
     stats: tuple[int, int, int] | None = None
-    column_stats: dict[int, Bounds] = field(default_factory=dict)
+    column_stats: dict[int, ColumnRange] = field(default_factory=dict)
 
 
 def load(conn: Connection, names: Iterable[str]) -> dict[str, Known]:
@@ -64,7 +129,7 @@ def load(conn: Connection, names: Iterable[str]) -> dict[str, Known]:
         known.last_column = max(known.last_column, column)
         known.changed_at = max(known.changed_at, begin, end or 0)
         if end is None:
-            known.nodes.append(Node(column, order, name, kind, bool(nulls), parent))
+            known.nodes.append(ColumnNode(column, order, name, kind, bool(nulls), parent))
     for known in by_id.values():
         known.nodes.sort(key=lambda node: node.order)
     for row in conn.execute(_OWN, ids):
@@ -73,7 +138,7 @@ def load(conn: Connection, names: Iterable[str]) -> dict[str, Known]:
     for row in conn.execute(_STATS, ids):
         by_id[row.table_id].stats = (row.record_count, row.next_row_id, row.file_size_bytes)
     for row in conn.execute(_COLUMN_STATS, ids):
-        by_id[row.table_id].column_stats[row.column_id] = Bounds(
+        by_id[row.table_id].column_stats[row.column_id] = ColumnRange(
             _flag(row.contains_null), _flag(row.contains_nan), row.min_value, row.max_value
         )
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, func, insert, literal, select, update
 
 from penstock.tables import ddl
-from penstock.tables.columns import Node, leaves
+from penstock.tables.columns import ColumnNode, leaves
 from penstock.tables.retention import is_whole
 
 _file, _own = ddl.data_file, ddl.own_file
@@ -163,8 +163,8 @@ def column_names(conn: Connection, table: str) -> dict[int, str]:
         .where(own.table_id.in_(ids))
         .order_by(own.table_id, own.begin_snapshot)
     )  # fmt: skip
-    by_table: dict[int, dict[int, Node]] = {}
+    by_table: dict[int, dict[int, ColumnNode]] = {}
     for row in rows:
-        by_table.setdefault(row[0], {})[row[1]] = Node(row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+        by_table.setdefault(row[0], {})[row[1]] = ColumnNode(row[1], row[2], row[3], row[4], bool(row[5]), row[6])
     newest = by_table[max(by_table)] if by_table else {}
     return {node.id: name for name, node in leaves(list(newest.values()))}

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from penstock.errors import PenstockError
 from penstock.tables import ddl
-from penstock.tables.bounds import Bounds, widen
 from penstock.tables.columns import (
     alter,
     check_not_empty,
@@ -27,12 +26,10 @@ from penstock.tables.columns import (
     rows_of,
     schema_of,
 )
-from penstock.tables.datafile import DataFile
-from penstock.tables.errors import Conflict, SchemaConflict
 from penstock.tables.evolution import check_names, evolve
 from penstock.tables.head import Head
-from penstock.tables.known import Known, load
-from penstock.tables.values import Change, Interval, Note
+from penstock.tables.known import ColumnRange, Known, load, widen
+from penstock.tables.types import Conflict, DataFile, Interval, Note, Publication, SchemaConflict
 
 _LIVE = (
     select(ddl.own_file.c.data_file_id, ddl.data_file.c.record_count, ddl.data_file.c.file_size_bytes)
@@ -107,7 +104,7 @@ class Publication:
         self.rows: dict[Any, list[dict[str, Any]]] = {}
         self.updates: dict[Any, list[dict[str, Any]]] = {}
 
-    def run(self, changes: Sequence[Change], note: Note, at_us: int, folders: Mapping[str, str]) -> int:
+    def run(self, changes: Sequence[Publication], note: Note, at_us: int, folders: Mapping[str, str]) -> int:
         names = [change.table for change in changes]
         if len(set(names)) != len(names):
             raise PenstockError(
@@ -142,7 +139,7 @@ class Publication:
         self.schema_version += 1
         self._insert(ddl.schema_versions, {"begin_snapshot": self.snapshot, "table_id": table_id})
 
-    def _create(self, change: Change, folder: str) -> Known:
+    def _create(self, change: Publication, folder: str) -> Known:
         table = Known(self.next_catalog_id, folder, changed_at=self.snapshot)
         self.next_catalog_id += 1
         table.nodes = rows_of(change.schema)
@@ -165,7 +162,7 @@ class Publication:
         self._new_schema(table.id)
         return table
 
-    def _alter(self, change: Change, table: Known) -> None:
+    def _alter(self, change: Publication, table: Known) -> None:
         try:
             steps = evolve(schema_of(table.nodes), change.schema, change.table)
         except SchemaConflict:
@@ -187,7 +184,7 @@ class Publication:
             if node.type == "float64" and node.id in altered.ended:
                 known = table.column_stats.get(node.id)
                 if known is not None:
-                    self._bounds(table, node.id, Bounds(known.contains_null, known.contains_nan, None, None))
+                    self._bounds(table, node.id, ColumnRange(known.contains_null, known.contains_nan, None, None))
         table.nodes = sorted(altered.nodes, key=lambda node: node.order)
         table.changed_at = self.snapshot
         self.said["altered"].append(f"altered_table:{table.id}")
@@ -207,7 +204,7 @@ class Publication:
                 {"table_id": table.id, "mapping_id": table.mapping, "mapped_at": self.snapshot, "horizon": 0},
             )
 
-    def _end(self, change: Change, table: Known) -> tuple[int, int]:
+    def _end(self, change: Publication, table: Known) -> tuple[int, int]:
         """Records and bytes that are gone."""
         if table.stats is None:
             if change.drop_ids:
@@ -233,17 +230,17 @@ class Publication:
         return sum(records for records, _ in ended.values()), sum(size for _, size in ended.values())
 
     @staticmethod
-    def _stale(change: Change, missing: Sequence[int]) -> Conflict:
+    def _stale(change: Publication, missing: Sequence[int]) -> Conflict:
         return Conflict(
             f"{change.table}: files {', '.join(map(str, missing))} are not live any more: "
             "their partition was replaced since they were listed. List the files again and redo the work."
         )
 
-    def _add(self, change: Change, table: Known, gone: tuple[int, int], folder: str) -> None:
+    def _add(self, change: Publication, table: Known, gone: tuple[int, int], folder: str) -> None:
         records, next_row, size = table.stats or (0, 0, 0)
         first_ever = table.stats is None
         named = list(leaves(table.nodes)) if change.add else []
-        bounds: dict[int, Bounds | None] = {
+        bounds: dict[int, ColumnRange | None] = {
             node.id: table.column_stats.get(node.id)
             for _, node in named
             # A column added later has no row, as DuckDB has it: old files read null there, nothing is
@@ -294,7 +291,7 @@ class Publication:
         elif (records, next_row, size) != table.stats:
             self._update(_SET_STATS, {"b_table": table.id, "b_records": records, "b_row": next_row, "b_bytes": size})
 
-    def _bounds(self, table: Known, column: int, now: Bounds) -> None:
+    def _bounds(self, table: Known, column: int, now: ColumnRange) -> None:
         if column in table.column_stats:
             table.column_stats[column] = now
             self._update(

@@ -14,10 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, func, null, or_, select, union_all
 
 from penstock.tables import ddl
-from penstock.tables.columns import Node, schema_of
-from penstock.tables.datafile import ColumnStats, DataFile
-from penstock.tables.errors import Expired, RowsDeletedInPlace
-from penstock.tables.values import Interval
+from penstock.tables.columns import ColumnNode, schema_of
+from penstock.tables.types import ColumnStats, DataFile, Expired, Interval, RowsDeletedInPlace
 
 _file, _own, _deletes = ddl.data_file, ddl.own_file, ddl.delete_file
 
@@ -122,7 +120,7 @@ def table_at(conn: Connection, table: str, snapshot: int) -> Any:
 
 def schema_at(conn: Connection, table_id: int, snapshot: int) -> Any:
     rows = conn.execute(_COLUMNS_AT, {"table": table_id, "at": snapshot})
-    return schema_of(Node(row[0], row[1], row[2], row[3], bool(row[4]), row[5]) for row in rows)
+    return schema_of(ColumnNode(row[0], row[1], row[2], row[3], bool(row[4]), row[5]) for row in rows)
 
 
 def files_at(

@@ -7,10 +7,53 @@ A type is parsed once into a `Type`; nested types have named children (`element`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.model.schema import Schema
+
+# What is known of a data file of a table, and of its columns.
+
+HIDDEN_PREFIX = "_penstock_"
+"""Top-level columns so named are in the file only: no schema lists them, and DuckDB does not see them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """Of one leaf column. `None` is always "not known". `min` and `max` are DuckLake's text forms."""
+
+    values: int | None = None
+    """Values that are not null, as DuckLake counts them."""
+    nulls: int | None = None
+    min: str | None = None
+    max: str | None = None
+    contains_nan: bool | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file that is, or is to be, part of a table.
+
+    `stats` has one entry a leaf column, nested ones by dotted path (`a.element`, `m.key`, `s.field`); it is
+    empty in files read back from the catalogue. `content` is the newest snapshot whose rows the file holds:
+    compaction keeps it, so that a reader of "what came after snapshot n" does not see old rows again; 0 means
+    the snapshot that publishes it.
+    """
+
+    path: str
+    partition_us: int
+    records: int
+    size_bytes: int
+    footer_bytes: int
+    stats: Mapping[str, ColumnStats] = field(default_factory=dict)
+    content: int = 0
+    id: int = 0
+    begin: int = 0
+    physical: str = ""
 
 
 class UnknownType(PenstockError):
@@ -146,3 +189,53 @@ def from_lake(name: str, children: tuple[tuple[str, Type], ...] = ()) -> Type:
             "alter the column in DuckDB to a type that Spark has, such as VARCHAR"
         )
     return Type(spark, children)
+
+
+# Errors of the catalogue.
+
+
+class Conflict(PenstockError):
+    """Someone else changed the catalogue first. Roll the transaction back, look again, try again."""
+
+
+class Expired(PenstockError):
+    """The snapshot asked for is older than what is kept."""
+
+
+class SchemaConflict(PenstockError):
+    """The new rows do not fit the table as it is."""
+
+
+class RowsDeletedInPlace(PenstockError):
+    """DuckDB marked rows of a file as deleted; a plain list of files cannot say so."""
+
+
+# What callers hand to the catalogue.
+
+Interval = tuple[int, int]
+"""Half-open, microseconds UTC, of partition starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One table's part of a publication.
+
+    `replace` says which partitions' live files end now: `()` none (an append), `None` the whole table.
+    `drop_ids` are single files that end (compaction); if one of them is not live any more, the publication is
+    refused.
+    """
+
+    table: str
+    schema: Schema
+    replace: Sequence[Interval] | None
+    add: Sequence[DataFile]
+    drop_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Who made a snapshot and why; `extra` is stored as JSON."""
+
+    author: str | None = None
+    message: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.papers import find_experiment, load_all
 from penstock.papers.experiment import ExperimentError, Finding
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 
 def small(name: str, *settings: str) -> tuple[list[Row], dict[str, Finding]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.papers.queries.processor import Served, serve
 from penstock.papers.queries.workload import TRACES, Load, Workload, workload
-from penstock.queries.contract import NAIVE, Weights
+from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies import DEFAULT, POLICIES
 from penstock.queries.policies.max_satisfaction import MaxSatisfaction
@@ -85,7 +85,13 @@ def test_idle_time_is_used() -> None:
 
 
 WEIGHTS = st.sampled_from(
-    [NAIVE, Weights(1, 0.5, 0.1, 0.1), Weights(1, 1, 5, 1), Weights(1, 5, 1, 1), Weights(1, 1, 1, 5)]
+    [
+        NAIVE,
+        OutcomeWeights(1, 0.5, 0.1, 0.1),
+        OutcomeWeights(1, 1, 5, 1),
+        OutcomeWeights(1, 5, 1, 1),
+        OutcomeWeights(1, 1, 1, 5),
+    ]
 )
 TIMES = st.integers(0, 60)
 
@@ -101,7 +107,7 @@ TIMES = st.integers(0, 60)
     weights=WEIGHTS,
 )
 def test_every_query_ends_in_exactly_one_way(
-    policy: str, asked: list[tuple[int, int, int, int]], cost: list[int], period: list[int], weights: Weights
+    policy: str, asked: list[tuple[int, int, int, int]], cost: list[int], period: list[int], weights: OutcomeWeights
 ) -> None:
     queries = [(float(a), i, float(c), float(d)) for a, i, c, d in sorted(asked)]
     case = small(queries, [float(c) for c in cost], [float(p) for p in period], [p / 2 for p in period])
@@ -171,7 +177,7 @@ class Unattributed(Unit):
 def test_unit_does_not_lock_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates leave no time for queries, so all are rejected. With C_flex of at least 1, as printed, loosening does not help, and nothing
     else is tried; rejections that count for their cause degrade updates, and queries get through."""
-    monkeypatch.setattr("penstock.queries.balance.LOOSEST", 1.0)
+    monkeypatch.setattr("penstock.queries.policies.unit.LOOSEST", 1.0)
     assert rejected_late(Unattributed(200.0), flooded(1)) > 0.95
     assert rejected_late(Unit(200.0), flooded(1)) < 0.6
 

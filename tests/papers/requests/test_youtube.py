@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.papers import load_all
 from penstock.papers.experiment import Finding
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 EXPERIMENTS = load_all()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.papers.scheduling.golab import mostly_better, never_worse
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 
 def rows(**lateness: list[list[float]]) -> list[Row]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from penstock.declare.sql.columns import resolve
 from penstock.declare.sql.facts import Shape, SqlProblem
 from penstock.declare.sql.incremental import chances, classify
-from penstock.declare.sql.names import known_columns
-from penstock.declare.sql.parse import PenstockSpark, parse, tables_read
+from penstock.declare.sql.parse import PenstockSpark, known_columns, parse, tables_read
 from penstock.declare.sql.separable import prove_separable, trace
 from penstock.declare.sql.strict import strict_problems
 from penstock.declare.sql.text import fingerprint

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.declare.sql.facts import Problem, Shape
+from penstock.declare.sql.facts import Shape, SqlFlaw
 from penstock.declare.sql.parse import Parsed, Text, names_cte, table_name, visible_cte
 
 LONGEST = 50_000
@@ -31,7 +31,7 @@ _UNKNOWN = 50
 # Words
 
 
-def words_problems(text: Text, tokens: Sequence[Token]) -> Iterator[Problem]:
+def words_problems(text: Text, tokens: Sequence[Token]) -> Iterator[SqlFlaw]:
     if len(tokens) > MOST_WORDS:
         yield text.problem(0, f"{len(tokens):,} words", f"at most {MOST_WORDS:,} are read")
         return
@@ -68,7 +68,7 @@ class Expansion:
         self._tables: dict[int, int] = {}
         self._columns: dict[int, int] = {}
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[SqlFlaw]:
         text = self._parsed.text
         for query in self._parsed.tree.find_all(exp.Query):
             if self._tables_of(query) > MOST_TABLES:
@@ -128,7 +128,7 @@ _FORMATS = ("format_string", "printf")
 _LEAST_ERROR = 0.005
 
 
-def size_problems(text: Text, tokens: Sequence[Token], free: Collection[str]) -> Iterator[Problem]:
+def size_problems(text: Text, tokens: Sequence[Token], free: Collection[str]) -> Iterator[SqlFlaw]:
     """Calls that make memory from nothing; those that a project frees may be as large as they like."""
     repeated = 1
     for number in range(len(tokens) - 1):

@@ -6,17 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from penstock.declare.sql.facts import Problem, Shape
+from penstock.declare.sql.facts import Shape, SqlFlaw
 from penstock.declare.sql.functions import is_generator, walk_block
-from penstock.declare.sql.model import Block, Bound, Combined, Output, Query, Relation
-from penstock.declare.sql.names import field_type, item_name, known_columns, names_relation, renamed, trusted, type_of
-from penstock.declare.sql.parse import Parsed, table_name, visible_cte
+from penstock.declare.sql.model import Block, Bound, Combined, OutputItem, Query, Relation
+from penstock.declare.sql.parse import (
+    Parsed,
+    field_type,
+    item_name,
+    known_columns,
+    names_relation,
+    renamed,
+    table_name,
+    trusted,
+    type_of,
+    visible_cte,
+)
 from penstock.declare.sql.types import element, fields, infer, spell, widest
 
 Scope = Sequence[Relation]
 
 
-def resolve(parsed: Parsed, schemas: Mapping[str, Shape]) -> tuple[Query, list[Problem]]:
+def resolve(parsed: Parsed, schemas: Mapping[str, Shape]) -> tuple[Query, list[SqlFlaw]]:
     """The query with its names bound, and what is wrong with it. Tables without a schema are taken on trust."""
     resolver = _Resolver(parsed, {name.lower(): (name, schema) for name, schema in schemas.items()})
     query = resolver.query(parsed.tree, ())
@@ -33,7 +43,7 @@ class _Resolver:
     def __init__(self, parsed: Parsed, schemas: Mapping[str, tuple[str, Shape]]) -> None:
         self.text = parsed.text
         self.schemas = schemas
-        self.problems: list[Problem] = []
+        self.problems: list[SqlFlaw] = []
         self.ctes: dict[int, Query | None] = {}
 
     # -- queries
@@ -57,7 +67,7 @@ class _Resolver:
                 found = f"{type(node).__name__.upper()} of {len(left.outputs)} and {len(right.outputs)} columns"
                 self.problems.append(self.text.at(node.expression, found, "expected as many on both sides"))
             outputs = tuple(
-                Output(a.name, widest((a.type, b.type)), a.origins | b.origins, None, a.node)
+                OutputItem(a.name, widest((a.type, b.type)), a.origins | b.origins, None, a.node)
                 for a, b in zip(left.outputs, right.outputs, strict=False)
             )
         return Combined(node, left, right, outputs)
@@ -101,7 +111,7 @@ class _Resolver:
     def relation(self, node: exp.Expr, into: list[Relation], block: Block, outer: Scope, merged: set[str]) -> None:
         alias = node.alias_or_name
         query: Query | None = None
-        outputs: tuple[Output, ...] | None = None
+        outputs: tuple[OutputItem, ...] | None = None
         table: str | None = None
         lateral = False
         match node:
@@ -132,10 +142,10 @@ class _Resolver:
             case exp.Values():
                 first = node.expressions[0]
                 width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
-                outputs = tuple(Output(f"col{i + 1}", None, frozenset()) for i in range(width))
+                outputs = tuple(OutputItem(f"col{i + 1}", None, frozenset()) for i in range(width))
             case exp.Table():
                 self.bind(block, node.this, into, outer, set(), {})
-                outputs = (Output("id", "bigint", frozenset()),) if str(node.this.name).lower() == "range" else None
+                outputs = (OutputItem("id", "bigint", frozenset()),) if str(node.this.name).lower() == "range" else None
         if node.args.get("pivots"):
             outputs = None
         if node.args.get("alias") is not None and not lateral:
@@ -148,18 +158,18 @@ class _Resolver:
             if join.args.get("on") is not None:
                 self.bind(block, join.args["on"], into, outer, set(), {})
 
-    def check_width(self, node: exp.Expr, outputs: tuple[Output, ...] | None, names: Sequence[exp.Expr]) -> None:
+    def check_width(self, node: exp.Expr, outputs: tuple[OutputItem, ...] | None, names: Sequence[exp.Expr]) -> None:
         if outputs is not None and names and len(names) != len(outputs):
             found = f"{len(names)} names for {len(outputs)} columns of `{node.alias_or_name}`"
             self.problems.append(self.text.at(node, found, "expected as many"))
 
-    def table(self, name: str) -> tuple[str, tuple[Output, ...] | None]:
+    def table(self, name: str) -> tuple[str, tuple[OutputItem, ...] | None]:
         known = self.schemas.get(name.lower())
         if known is None:
             return name, None
         name, schema = known
         return name, tuple(
-            Output(c.name, spell(c.type) if c.type else None, frozenset({(name, c.name)})) for c in schema
+            OutputItem(c.name, spell(c.type) if c.type else None, frozenset({(name, c.name)})) for c in schema
         )
 
     def cte(self, cte: exp.CTE, outer: Scope) -> Query | None:
@@ -171,9 +181,9 @@ class _Resolver:
     # -- SELECT list
 
     def outputs(self, block: Block, outer: Scope, merged: set[str]) -> None:
-        given: list[Output] = []
+        given: list[OutputItem] = []
         known = True
-        aliases: dict[str, Output] = {}  # Spark lets an item use the aliases before it
+        aliases: dict[str, OutputItem] = {}  # Spark lets an item use the aliases before it
         for item in block.node.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
@@ -188,15 +198,15 @@ class _Resolver:
                 aliases |= {o.name.lower(): o for o in made if o.name}
         block.outputs = tuple(given) if known else None
 
-    def item(self, block: Block, item: exp.Expr) -> list[Output]:
+    def item(self, block: Block, item: exp.Expr) -> list[OutputItem]:
         expression = item.this if isinstance(item, exp.Alias | exp.Aliases) else item
         if isinstance(item, exp.Aliases):
             return list(self.generated(block, expression, [i.name for i in item.expressions], item))
         origins = self.origins(block, expression)
         type_ = infer(expression, lambda c: type_of(block, c))
-        return [Output(item_name(block, item), type_, origins, expression, item)]
+        return [OutputItem(item_name(block, item), type_, origins, expression, item)]
 
-    def generated(self, block: Block, call: exp.Expr, names: Iterable[str], node: exp.Expr) -> tuple[Output, ...]:
+    def generated(self, block: Block, call: exp.Expr, names: Iterable[str], node: exp.Expr) -> tuple[OutputItem, ...]:
         names = list(names)
         origins = self.origins(block, call)
         inner = infer(call, lambda c: type_of(block, c)) if isinstance(call, exp.Explode) else None
@@ -205,9 +215,9 @@ class _Resolver:
         else:
             types = [inner] if len(names) == 1 else []
         types += [None] * (len(names) - len(types))
-        return tuple(Output(n, t, origins, call, node) for n, t in zip(names, types, strict=False))
+        return tuple(OutputItem(n, t, origins, call, node) for n, t in zip(names, types, strict=False))
 
-    def star(self, block: Block, item: exp.Expr, star: exp.Star, merged: set[str]) -> list[Output] | None:
+    def star(self, block: Block, item: exp.Expr, star: exp.Star, merged: set[str]) -> list[OutputItem] | None:
         """Columns of `*`, `t.*` or `struct.*`; None if they cannot be known."""
         relations = block.relations
         if isinstance(item, exp.Column):
@@ -217,7 +227,7 @@ class _Resolver:
                 return self.struct_star(block, item, parts)
         if not relations:
             self.problems.append(self.text.at(item, "* without FROM", "expected named expressions"))
-        outputs: list[Output] = []
+        outputs: list[OutputItem] = []
         seen: set[str] = set()
         for relation in relations:
             if relation.outputs is None:
@@ -230,7 +240,7 @@ class _Resolver:
                     if o.name.lower() in seen:
                         continue
                     seen.add(o.name.lower())
-                outputs.append(Output(o.name, o.type, o.origins, None, item))
+                outputs.append(OutputItem(o.name, o.type, o.origins, None, item))
         if not isinstance(item, exp.Column):  # USING columns come first
             outputs.sort(key=lambda o: (o.name or "").lower() not in merged)
         dropped = {p.name.lower() for p in _children(star, "except_")}
@@ -242,7 +252,7 @@ class _Resolver:
                 )
         return [o for o in outputs if (o.name or "").lower() not in dropped]
 
-    def struct_star(self, block: Block, item: exp.Column, parts: list[str]) -> list[Output] | None:
+    def struct_star(self, block: Block, item: exp.Column, parts: list[str]) -> list[OutputItem] | None:
         bound = self.lookup(item, parts, block.relations, (), set(), {})
         if bound is None:
             return None
@@ -251,7 +261,7 @@ class _Resolver:
             found = f"`{'.'.join(parts)}.*`"
             self.problems.append(self.text.at(item, found, "name its fields, or a table's alias before .*"))
             return None
-        return [Output(name, type_, bound.output.origins, None, item) for name, type_ in inner]
+        return [OutputItem(name, type_, bound.output.origins, None, item) for name, type_ in inner]
 
     def origins(self, block: Block, root: exp.Expr) -> frozenset[tuple[str, str]]:
         found: set[tuple[str, str]] = set()
@@ -268,7 +278,13 @@ class _Resolver:
     # -- names
 
     def bind(
-        self, block: Block, root: exp.Expr, scope: Scope, outer: Scope, merged: set[str], aliases: Mapping[str, Output]
+        self,
+        block: Block,
+        root: exp.Expr,
+        scope: Scope,
+        outer: Scope,
+        merged: set[str],
+        aliases: Mapping[str, OutputItem],
     ) -> None:
         for node in walk_block(root):
             if isinstance(node, exp.Query):
@@ -294,7 +310,7 @@ class _Resolver:
         scope: Scope,
         outer: Scope,
         merged: set[str],
-        aliases: Mapping[str, Output],
+        aliases: Mapping[str, OutputItem],
     ) -> Bound | None:
         """What a name means; reports and returns None if it means nothing or too much."""
         for level in (scope, outer):
@@ -320,7 +336,7 @@ class _Resolver:
             if any(r.opaque for r in level):
                 opaque = [r for r in level if r.opaque]
                 single = opaque[0] if len(opaque) == 1 else Relation("?", None)
-                return Bound(single, Output(parts[0], None, trusted(single, parts[0])), tuple(parts[1:]))
+                return Bound(single, OutputItem(parts[0], None, trusted(single, parts[0])), tuple(parts[1:]))
         names = [o.name for r in scope for o in r.outputs or () if o.name]
         found_name = ".".join(parts)
         if len(parts) > 1:
@@ -343,7 +359,7 @@ class _Resolver:
         if found:
             return self._fields(node, Bound(relation, found[0], tuple(rest[1:])))
         if relation.opaque:
-            return Bound(relation, Output(rest[0], None, trusted(relation, rest[0])), tuple(rest[1:]))
+            return Bound(relation, OutputItem(rest[0], None, trusted(relation, rest[0])), tuple(rest[1:]))
         names = [o.name for o in relation.outputs or () if o.name]
         expected = known_columns(rest[0], names, f"`{relation.alias}` has")
         self.problems.append(self.text.at(node, f"unknown column `{relation.alias}.{rest[0]}`", expected))

@@ -10,7 +10,7 @@ from penstock.errors import PenstockError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SqlFlaw:
     """One thing to mend, at one place. `line` and `column` count from 1, in the file."""
 
     file: str
@@ -26,7 +26,7 @@ class Problem:
 class SqlProblem(PenstockError):
     """A view's SQL cannot be used. Carries every problem found, in the order of the text."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[SqlFlaw]) -> None:
         self.problems = tuple(sorted(problems, key=lambda p: (p.line, p.column)))
         self.file = self.problems[0].file
         self.line = self.problems[0].line
@@ -76,7 +76,7 @@ class Rounded:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Shifted:
     """Moved by a constant, or by something between two; days and months are those of the calendar."""
 
     months: tuple[int, int] = (0, 0)
@@ -89,11 +89,11 @@ class Local:
     """As a time without zone: where a clock is set back, two moments become one."""
 
 
-Step = Within | Rounded | Moved | Local
+Step = Within | Rounded | Shifted | Local
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnTerm:
     """A column of a table."""
 
     table: str
@@ -102,7 +102,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PartitionBounds:
     """A bound of the partition itself."""
 
     name: str
@@ -125,4 +125,4 @@ class Chosen:
     keys: tuple[frozenset[Origin], ...]
 
 
-Origin = Column | Bounds | Unknown | Chosen
+Origin = ColumnTerm | PartitionBounds | Unknown | Chosen

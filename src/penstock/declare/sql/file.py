@@ -16,8 +16,7 @@ from typing import Any
 
 from penstock.declare.api import TableDeclaration
 from penstock.declare.config import TableConfig, toml_problem
-from penstock.declare.problems import Location, Problem
-from penstock.declare.toml_lines import key_lines
+from penstock.declare.problems import Location, Problem, key_lines
 from penstock.declare.validate import validate
 
 # `key = …` or `[sources]`; anything else is description.

@@ -10,12 +10,67 @@ from dataclasses import dataclass, field
 from penstock.declare.sql.parse import Parsed
 from penstock.declare.sql.text import Call, SelectList
 from penstock.declare.sql.types import INTEGERS, decimal_of, of_avg
-from penstock.declare.sql.ways import Aggregate, quoted
-from penstock.model.schema import Column
+from penstock.model.schema import Column, Schema
+
+# The three ways in which a view can follow its source.
 
 
 @dataclass(frozen=True)
-class Part:
+class Rowwise:
+    """New rows of the source give new rows of the table: run `delta_sql` over the new rows and append."""
+
+    why: str
+    delta_sql: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AggregateWay:
+    """New rows give partial groups, which are folded into the stored ones.
+
+    `delta_sql` over the new rows gives the partials, over all rows the whole table; both with the hidden columns of
+    `state` after the visible ones."""
+
+    why: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    """Visible columns, in order."""
+    state: Schema
+    delta_sql: str = field(repr=False)
+    merged: tuple[tuple[str, str], ...] = field(repr=False)
+    """Each stored column (visible, then state) and its expression over the union of stored and partial rows."""
+
+    def group_sql(self, rows: str) -> str:
+        """The new content of the affected partitions, from a view of their stored rows and the partials together."""
+        return self._grouped(quoted(rows))
+
+    def merge_sql(self, existing: str, delta: str) -> str:
+        """The same from two views with the stored columns."""
+        names = ", ".join(quoted(name) for name, _ in self.merged)
+        both = f"SELECT {names} FROM {quoted(existing)} UNION ALL SELECT {names} FROM {quoted(delta)}"
+        return self._grouped(f"(\n  {both}\n)")
+
+    def _grouped(self, rows: str) -> str:
+        items = ",\n  ".join(f"{expression} AS {quoted(name)}" for name, expression in self.merged)
+        group = f"\nGROUP BY {', '.join(map(quoted, self.keys))}" if self.keys else ""
+        return f"SELECT\n  {items}\nFROM {rows} AS _penstock_rows{group}"
+
+
+@dataclass(frozen=True)
+class Full:
+    """Computed again from all rows of the affected partitions."""
+
+    why: str
+
+
+How = Rowwise | AggregateWay | Full
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class StoredPartial:
     """One stored partial: an aggregate over the rows that another aggregate folds."""
 
     kind: str
@@ -28,7 +83,7 @@ class Value:
     """One aggregate call: its parts, and how its value is made of them (`{0}`, `{1}`)."""
 
     function: str
-    parts: tuple[Part, ...]
+    parts: tuple[StoredPartial, ...]
     formula: str
 
     def of(self, parts: Sequence[str]) -> str:
@@ -48,22 +103,22 @@ def averaged(call: Call, type_: str) -> Value | None:
     Of decimals, Spark divides to 39 digits after the point and rounds to s + 4. Divided as SQL, the quotient keeps
     28 - p + s digits before the second rounding; the two agree for up to 10^(24 - p) rows in a group, as no quotient
     with a smaller divisor is nearer to a rounding edge. With p <= 14 that is 10^10 rows."""
-    counted = Part("count", f"count({call.arguments}){call.filter}", "bigint")
+    counted = StoredPartial("count", f"count({call.arguments}){call.filter}", "bigint")
     if type_ in INTEGERS:
         if type_ == "bigint":
-            total = Part("sum", f"sum(cast({call.arguments} as decimal(20,0))){call.filter}", "decimal(30,0)")
+            total = StoredPartial("sum", f"sum(cast({call.arguments} as decimal(20,0))){call.filter}", "decimal(30,0)")
         else:
-            total = Part("sum", f"sum({call.arguments}){call.filter}", "bigint")
+            total = StoredPartial("sum", f"sum({call.arguments}){call.filter}", "bigint")
         return Value("avg", (total, counted), "(cast({0} as double) / nullif({1}, 0))")
     digits = decimal_of(type_)
     if digits is None or digits[0] > 14:
         return None
-    total = Part("sum", f"sum({call.arguments}){call.filter}", f"decimal({digits[0] + 10},{digits[1]})")
+    total = StoredPartial("sum", f"sum({call.arguments}){call.filter}", f"decimal({digits[0] + 10},{digits[1]})")
     return Value("avg", (total, counted), f"cast({{0}} / nullif({{1}}, 0) as {of_avg(type_)})")
 
 
 @dataclass
-class Plan:
+class FoldPlan:
     """Collects the items of a select list; `assemble` makes the SQL."""
 
     parsed: Parsed
@@ -114,7 +169,7 @@ class Plan:
         plain = f"_penstock_{kind}_{name}"
         return next(n for n in [plain, *(f"{plain}_{i}" for i in range(2, 1000))] if n not in taken)
 
-    def _fold(self, kept: Part, column: str) -> str:
+    def _fold(self, kept: StoredPartial, column: str) -> str:
         name = quoted(column)
         if kept.kind == "count":
             # without GROUP BY there is always one row, and a count of nothing is 0, not NULL
@@ -134,11 +189,11 @@ def splice(sql: str, start: int, end: int, changes: Sequence[tuple[int, int, str
     return "".join([*pieces, sql[at:end]])
 
 
-def assemble(plan: Plan, why: str) -> Aggregate:
+def assemble(plan: FoldPlan, why: str) -> AggregateWay:
     parsed, texts = plan.parsed, plan.texts
     added = "".join(f", {sql} AS {quoted(column.name)}" for column, sql, _ in plan.state)
     changes = [*plan.replaced, (texts.end, texts.end, added)] if added else plan.replaced
     delta = splice(parsed.text.sql, parsed.tokens[0].start, parsed.tokens[-1].end + 1, changes)
     merged = [*plan.visible.items(), *((column.name, folded) for column, _, folded in plan.state)]
     state = tuple(column for column, _, _ in plan.state)
-    return Aggregate(why, tuple(plan.keys), tuple(plan.visible), state, delta, tuple(merged))
+    return AggregateWay(why, tuple(plan.keys), tuple(plan.visible), state, delta, tuple(merged))

@@ -8,14 +8,22 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from penstock.declare.sql.fold import Part, Plan, Value, assemble, averaged
+from penstock.declare.sql.fold import (
+    AggregateWay,
+    FoldPlan,
+    Full,
+    How,
+    Rowwise,
+    StoredPartial,
+    Value,
+    assemble,
+    averaged,
+)
 from penstock.declare.sql.functions import aggregates, is_aggregate, unsteady
 from penstock.declare.sql.model import Block, Combined, Query
-from penstock.declare.sql.names import type_of
-from penstock.declare.sql.parse import Parsed
+from penstock.declare.sql.parse import Parsed, type_of
 from penstock.declare.sql.text import Call, one_line, select_list
 from penstock.declare.sql.types import infer, is_exact, of_sum
-from penstock.declare.sql.ways import Aggregate, Full, How, Rowwise
 
 # Parts of a SELECT that this module understands; a query with any other is computed in full.
 _UNDERSTOOD = {
@@ -161,7 +169,7 @@ def group_keys(block: Block) -> list[exp.Expr] | None:
     return keys
 
 
-def _aggregate(parsed: Parsed, block: Block) -> Aggregate:
+def _aggregate(parsed: Parsed, block: Block) -> AggregateWay:
     node = block.node
     if node.args.get("having"):
         raise _No("HAVING drops groups that later rows could bring back")
@@ -185,7 +193,7 @@ def _aggregate(parsed: Parsed, block: Block) -> Aggregate:
             raise _No(
                 f"GROUP BY {key.sql(dialect='spark')} is not in the select list, so stored groups cannot be matched"
             )
-    plan = Plan(parsed, texts, bool(keys))
+    plan = FoldPlan(parsed, texts, bool(keys))
     for item, output, text in zip(node.expressions, outputs, texts.items, strict=True):
         assert output.name is not None
         if text.calls:
@@ -199,12 +207,12 @@ def _aggregate(parsed: Parsed, block: Block) -> Aggregate:
     return assemble(plan, _words(plan))
 
 
-def _words(plan: Plan) -> str:
+def _words(plan: FoldPlan) -> str:
     names = ", ".join(dict.fromkeys(plan.functions)) or "no aggregate"
     return f"incremental: {'GROUP BY' if plan.grouped else 'one group'} with {names}"
 
 
-def _fold_item(block: Block, plan: Plan, item: exp.Expr, name: str, calls: tuple[Call, ...]) -> None:
+def _fold_item(block: Block, plan: FoldPlan, item: exp.Expr, name: str, calls: tuple[Call, ...]) -> None:
     expression = item.this if isinstance(item, exp.Alias) else item
     nodes = {id(n) for a in aggregates(expression) for n in a.walk()}
     loose = [c for c in expression.find_all(exp.Column) if id(c) not in nodes]
@@ -234,14 +242,14 @@ def _value(block: Block, call: Call, node: exp.Expr) -> Value:
         raise _No(f"{kind} cannot be folded: what was counted is not stored")
     if isinstance(inner, exp.Count | exp.CountIf):
         name = "count" if isinstance(inner, exp.Count) else "count_if"
-        return Value(name, (Part("count", call.text, "bigint"),), "{0}")
+        return Value(name, (StoredPartial("count", call.text, "bigint"),), "{0}")
     if len(arguments) != 1 or arguments[0] is None:
         raise _No(f"{label} is not one of the aggregates that fold (sum, count, count_if, min, max, avg)")
     type_ = infer(arguments[0], lambda c: _type(block, c))
     for class_, name in ((exp.Min, "min"), (exp.Max, "max"), (exp.LogicalAnd, "bool_and"), (exp.LogicalOr, "bool_or")):
         if isinstance(inner, class_):
             kept = "boolean" if name.startswith("bool") else type_
-            return Value(name, (Part(name, call.text, kept),), "{0}")
+            return Value(name, (StoredPartial(name, call.text, kept),), "{0}")
     if not isinstance(inner, exp.Sum | exp.Avg) and not mean:
         raise _No(f"{label} is not one of the aggregates that fold (sum, count, count_if, min, max, avg)")
     name = "sum" if isinstance(inner, exp.Sum) else "avg"
@@ -252,7 +260,7 @@ def _value(block: Block, call: Call, node: exp.Expr) -> Value:
     if not is_exact(type_):
         raise _No(f"{label} over {type_} depends on the order of addition: {cast}, for example, is incremental")
     if name == "sum":
-        return Value("sum", (Part("sum", call.text, of_sum(type_)),), "{0}")
+        return Value("sum", (StoredPartial("sum", call.text, of_sum(type_)),), "{0}")
     value = averaged(call, type_)
     if value is None:
         raise _No(

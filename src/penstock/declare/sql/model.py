@@ -14,7 +14,7 @@ Origin = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class OutputItem:
     """A column that a query or table gives. `name` is None for an expression that nobody named."""
 
     name: str | None
@@ -31,14 +31,14 @@ class Relation:
     """One thing in FROM. `outputs` is None where its columns cannot be known."""
 
     alias: str
-    outputs: tuple[Output, ...] | None
+    outputs: tuple[OutputItem, ...] | None
     table: str | None = None
     query: Query | None = None
     node: exp.Expr | None = None
     lateral: bool = False
     """A generator over the rows before it (LATERAL VIEW): makes rows of rows, reads nothing of its own."""
 
-    def find(self, name: str) -> list[Output]:
+    def find(self, name: str) -> list[OutputItem]:
         return [o for o in self.outputs or () if o.name is not None and o.name.lower() == name.lower()]
 
     @property
@@ -51,7 +51,7 @@ class Bound:
     """What a column name means: an output of a relation, or (relation None) an alias of the same SELECT."""
 
     relation: Relation | None
-    output: Output
+    output: OutputItem
     path: tuple[str, ...] = ()
     """Struct fields below it."""
 
@@ -62,7 +62,7 @@ class Block:
 
     node: exp.Select
     relations: list[Relation]
-    outputs: tuple[Output, ...] | None = None
+    outputs: tuple[OutputItem, ...] | None = None
     bound: dict[int, Bound] = field(default_factory=dict)
     """By id of the column node, which the tree keeps alive."""
     subqueries: list[Query] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Combined:
     node: exp.SetOperation
     left: Query
     right: Query
-    outputs: tuple[Output, ...] | None
+    outputs: tuple[OutputItem, ...] | None
 
 
 Query = Block | Combined

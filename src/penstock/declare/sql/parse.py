@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.declare.sql.facts import Problem, SqlProblem
+from penstock.declare.sql.facts import SqlFlaw, SqlProblem
+from penstock.declare.sql.model import Block, OutputItem, Relation
+from penstock.declare.sql.types import fields
 
 PARAMETERS = ("partition_start", "partition_end")
 _ONE_SELECT = "write one SELECT (it may begin with WITH)"
@@ -35,12 +38,12 @@ class Text:
     file: str
     first_line: int
 
-    def problem(self, offset: int, found: str, expected: str) -> Problem:
+    def problem(self, offset: int, found: str, expected: str) -> SqlFlaw:
         before = self.sql[:offset]
         line = self.first_line + before.count("\n")
-        return Problem(self.file, line, offset - (before.rfind("\n") + 1) + 1, found, expected)
+        return SqlFlaw(self.file, line, offset - (before.rfind("\n") + 1) + 1, found, expected)
 
-    def at(self, node: exp.Expr | None, found: str, expected: str) -> Problem:
+    def at(self, node: exp.Expr | None, found: str, expected: str) -> SqlFlaw:
         return self.problem(offset_of(node), found, expected)
 
 
@@ -264,7 +267,7 @@ _READERS = re.compile(r"^(read_|cloud_files|table_changes|from_|http_|remote_que
 _FORMATS = {"parquet", "csv", "json", "orc", "text", "avro", "delta", "iceberg", "xml", "binaryfile", "hudi", "jdbc"}
 
 
-def _refused_relations(text: Text, tree: exp.Query) -> Iterator[Problem]:
+def _refused_relations(text: Text, tree: exp.Query) -> Iterator[SqlFlaw]:
     expected = "read declared tables only: declare a feed or a table for it and read that"
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier):
@@ -284,7 +287,7 @@ def _refused_relations(text: Text, tree: exp.Query) -> Iterator[Problem]:
                 )
 
 
-def _refused_parameters(text: Text, tree: exp.Query, tokens: Sequence[Token]) -> Iterator[Problem]:
+def _refused_parameters(text: Text, tree: exp.Query, tokens: Sequence[Token]) -> Iterator[SqlFlaw]:
     allowed = " and ".join(f":{name}" for name in PARAMETERS)
     for i, token in enumerate(tokens):
         # by token: sqlglot keeps no place of a placeholder
@@ -294,3 +297,58 @@ def _refused_parameters(text: Text, tree: exp.Query, tokens: Sequence[Token]) ->
                 yield text.problem(token.start, f"parameter :{name}", f"only {allowed} are known")
         elif token.token_type == TokenType.PLACEHOLDER:
             yield text.problem(token.start, "parameter ?", f"only {allowed} are known")
+
+
+# Small questions about names, asked while a query is resolved.
+
+
+def trusted(relation: Relation, name: str) -> frozenset[tuple[str, str]]:
+    return frozenset({(relation.table, name)}) if relation.table else frozenset()
+
+
+def names_relation(relation: Relation, qualifier: Sequence[str]) -> bool:
+    wanted = ".".join(qualifier).lower()
+    table = relation.node is not None and not relation.node.alias and relation.table
+    return wanted == relation.alias.lower() or bool(table and wanted == str(relation.table).lower())
+
+
+def renamed(outputs: tuple[OutputItem, ...] | None, names: Sequence[exp.Identifier]) -> tuple[OutputItem, ...] | None:
+    if outputs is None or not names:
+        return outputs
+    pairs = zip(outputs, names, strict=False)
+    return tuple(OutputItem(n.name, o.type, o.origins, o.expression, o.node) for o, n in pairs)
+
+
+def item_name(block: Block, item: exp.Expr) -> str | None:
+    """The name that Spark gives an item of the select list without being asked; None where it is only a spelling."""
+    while isinstance(item, exp.Paren):
+        item = item.this
+    if isinstance(item, exp.Alias):
+        return str(item.alias)
+    if isinstance(item, exp.Column):
+        return str(item.name)
+    if isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
+        return str(item.expression.name)
+    if isinstance(item, exp.Cast) and isinstance(item.this, exp.Column):
+        bound = block.meaning(item.this)  # cast(a as int) is named a, but cast(struct.a as int) is not
+        return None if bound is None or bound.path else str(item.this.name)
+    return None
+
+
+def type_of(block: Block, column: exp.Column) -> str | None:
+    bound = block.meaning(column)
+    return field_type(bound.output.type, bound.path) if bound else None
+
+
+def field_type(type_: str | None, path: Sequence[str]) -> str | None:
+    for part in path:
+        type_ = {name.lower(): t for name, t in fields(type_) or ()}.get(part.lower())
+    return type_
+
+
+def known_columns(name: str, candidates: Sequence[str], label: str = "there are", more: Sequence[str] = ()) -> str:
+    close = difflib.get_close_matches(name.lower(), {c.lower(): c for c in (*candidates, *more)}, 1, 0.6)
+    spelled = {c.lower(): c for c in (*candidates, *more)}
+    hint = f"did you mean `{spelled[close[0]]}`? " if close else ""
+    listed = ", ".join(dict.fromkeys(candidates)) or "nothing"
+    return f"{hint}{label}: {listed}"

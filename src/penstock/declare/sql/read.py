@@ -20,9 +20,9 @@ from penstock.declare.problems import did_you_mean
 from penstock.declare.sql.allowed import ALLOWED, WORDS
 from penstock.declare.sql.bounds import LONGEST, Expansion, size_problems, words_problems
 from penstock.declare.sql.columns import resolve
-from penstock.declare.sql.facts import Problem, Shape, SqlProblem
+from penstock.declare.sql.facts import Shape, SqlFlaw, SqlProblem
+from penstock.declare.sql.functions import FUNCTIONS
 from penstock.declare.sql.model import Query
-from penstock.declare.sql.names_of_spark import FUNCTIONS
 from penstock.declare.sql.parse import Parsed, Text, names_cte, parse, table_name, tables_read, tokens_of
 
 
@@ -94,14 +94,14 @@ def _words(parsed: Parsed) -> str:
     return "".join(parts)
 
 
-def _once(problems: Sequence[Problem]) -> list[Problem]:
+def _once(problems: Sequence[SqlFlaw]) -> list[SqlFlaw]:
     return list({(problem.line, problem.column): problem for problem in reversed(problems)}.values())
 
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
 
 
-def _calls(parsed: Parsed, functions: Collection[str]) -> Iterator[Problem]:
+def _calls(parsed: Parsed, functions: Collection[str]) -> Iterator[SqlFlaw]:
     text, tokens = parsed.text, parsed.tokens
     more = {name.lower() for name in functions}
     allowed = ALLOWED | more
@@ -159,7 +159,7 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
     return len(tokens) - 1
 
 
-def _statements(parsed: Parsed) -> Iterator[Problem]:
+def _statements(parsed: Parsed) -> Iterator[SqlFlaw]:
     text = parsed.text
     if parsed.parameters:
         found = f"parameter :{parsed.parameters[0]}"
@@ -177,7 +177,7 @@ def _statements(parsed: Parsed) -> Iterator[Problem]:
             yield text.at(node, "WITH RECURSIVE", "a query may not repeat itself")
 
 
-def _relations(parsed: Parsed, schemas: Mapping[str, Shape | None]) -> Iterator[Problem]:
+def _relations(parsed: Parsed, schemas: Mapping[str, Shape | None]) -> Iterator[SqlFlaw]:
     text = parsed.text
     known = {name.lower() for name in schemas}
     for table in parsed.tree.find_all(exp.Table):

@@ -13,13 +13,11 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from penstock.declare.problems import did_you_mean
-from penstock.declare.sql.facts import Problem
-from penstock.declare.sql.functions import aggregates, is_aggregate, is_generator, walk_block
+from penstock.declare.sql.facts import SqlFlaw
+from penstock.declare.sql.functions import FUNCTIONS, aggregates, is_aggregate, is_generator, walk_block
 from penstock.declare.sql.incremental import function_name, group_keys, unknown_relation
 from penstock.declare.sql.model import Block, Combined, Query
-from penstock.declare.sql.names import type_of
-from penstock.declare.sql.names_of_spark import FUNCTIONS
-from penstock.declare.sql.parse import Parsed
+from penstock.declare.sql.parse import Parsed, type_of
 from penstock.declare.sql.types import INTEGERS, TIMES, decimal_of, infer
 from penstock.model.schema import WrongColumns, parse_ddl
 
@@ -40,7 +38,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def strict_problems(parsed: Parsed, query: Query) -> Iterator[Problem]:
+def strict_problems(parsed: Parsed, query: Query) -> Iterator[SqlFlaw]:
     yield from _words(parsed)
     for node in parsed.tree.walk():
         yield from _node(parsed, node)
@@ -81,7 +79,7 @@ def _not_held(type_: str | None, node: exp.Expr | None, query: Query) -> str | N
 # Words
 
 
-def _words(parsed: Parsed) -> Iterator[Problem]:
+def _words(parsed: Parsed) -> Iterator[SqlFlaw]:
     for before, token in pairwise(parsed.tokens):
         if before.token_type == TokenType.ALIAS and token.token_type == TokenType.STRING:
             yield parsed.text.problem(token.start, f"a text as a name: {token.text!r}", f"write `{token.text}`")
@@ -94,8 +92,8 @@ def _words(parsed: Parsed) -> Iterator[Problem]:
             yield parsed.text.problem(third.start, f"date_trunc({third.text} …", "write the unit as text: 'hour'")
 
 
-def _node(parsed: Parsed, node: exp.Expr) -> Iterator[Problem]:
-    def refuse(found: str, expected: str = "expected Spark's SQL") -> Problem:
+def _node(parsed: Parsed, node: exp.Expr) -> Iterator[SqlFlaw]:
+    def refuse(found: str, expected: str = "expected Spark's SQL") -> SqlFlaw:
         return parsed.text.at(node, found, expected)
 
     other = _OTHERS.get(type(node))
@@ -168,7 +166,7 @@ _MOMENT = re.compile(r"\s*([+-]?\d{4,7}(-\d{1,2}(-\d{1,2}([ T].*)?)?)?|T?\d{1,2}
 _SPECIAL = re.compile(r"\s*(now|today|yesterday|tomorrow|epoch)\b.*", re.I)
 
 
-def _literal(parsed: Parsed, node: exp.Cast) -> Iterator[Problem]:
+def _literal(parsed: Parsed, node: exp.Cast) -> Iterator[SqlFlaw]:
     """date'…' and timestamp'…'."""
     text, to = str(node.this.this), infer(node, lambda _: None)
     wanted = {"date": _DATE, "timestamp": _MOMENT}.get(to or "")
@@ -181,7 +179,7 @@ def _literal(parsed: Parsed, node: exp.Cast) -> Iterator[Problem]:
 # Queries
 
 
-def _query(parsed: Parsed, query: Query, seen: set[int]) -> Iterator[Problem]:
+def _query(parsed: Parsed, query: Query, seen: set[int]) -> Iterator[SqlFlaw]:
     if id(query) in seen:
         return
     seen.add(id(query))
@@ -202,7 +200,7 @@ def _query(parsed: Parsed, query: Query, seen: set[int]) -> Iterator[Problem]:
     yield from _types(parsed, query)
 
 
-def _block(parsed: Parsed, block: Block) -> Iterator[Problem]:
+def _block(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
     node = block.node
     places = {"WHERE": [node.args.get("where")], "GROUP BY": [node.args.get("group")]}
     places["ON"] = [join.args.get("on") for join in node.args.get("joins") or ()]
@@ -263,7 +261,7 @@ def _found(clause: exp.Expr | None, kind: type[exp.Expr]) -> list[exp.Expr]:
     return [node for node in walk_block(clause) if isinstance(node, kind)] if clause is not None else []
 
 
-def _grouped(parsed: Parsed, block: Block) -> Iterator[Problem]:
+def _grouped(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
     """Beside aggregates only what the groups are made by."""
     having = block.node.args.get("having")
     if not block.is_grouped and having is None:
@@ -305,7 +303,7 @@ def _loose(block: Block, node: exp.Expr, known: set[str]) -> Iterator[exp.Column
         yield from _loose(block, child, known)
 
 
-def _positions(parsed: Parsed, block: Block) -> Iterator[Problem]:
+def _positions(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
     if block.outputs is None:
         return
     group, order = block.node.args.get("group"), block.node.args.get("order")
@@ -353,11 +351,11 @@ def _clash(left: str | None, right: str | None) -> bool:
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)
 
 
-def _types(parsed: Parsed, block: Block) -> Iterator[Problem]:
+def _types(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
     def of(node: exp.Expr) -> str | None:
         return infer(node, lambda column: type_of(block, column))
 
-    def refuse(node: exp.Expr, expected: str, *types: str | None) -> Problem:
+    def refuse(node: exp.Expr, expected: str, *types: str | None) -> SqlFlaw:
         text = node.sql(dialect="spark")
         found = text if len(text) <= 60 else text[:57] + "..."
         return parsed.text.at(node, f"{found} ({', '.join(t or '?' for t in types)})", expected)

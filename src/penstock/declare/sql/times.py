@@ -11,7 +11,18 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from penstock.declare.sql.facts import Bounds, Chosen, Column, Local, Moved, Origin, Rounded, Step, Unknown, Within
+from penstock.declare.sql.facts import (
+    Chosen,
+    ColumnTerm,
+    Local,
+    Origin,
+    PartitionBounds,
+    Rounded,
+    Shifted,
+    Step,
+    Unknown,
+    Within,
+)
 from penstock.declare.sql.functions import is_aggregate
 from penstock.declare.sql.incremental import group_keys
 from penstock.declare.sql.model import Block, Bound, Combined, Query, Relation, output_index
@@ -30,7 +41,7 @@ def time_origins(query: Query, time: str) -> frozenset[Origin]:
 _RANGES = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
 
 
-def time_ranges(query: Query) -> Iterator[tuple[Column, Column]]:
+def time_ranges(query: Query) -> Iterator[tuple[ColumnTerm, ColumnTerm]]:
     """The pairs of columns of two relations that a join or filter compares by order: their rows need not be of one time."""
     if isinstance(query, Combined):
         yield from time_ranges(query.left)
@@ -42,7 +53,7 @@ def time_ranges(query: Query) -> Iterator[tuple[Column, Column]]:
     for node in query.walk():
         if isinstance(node, _RANGES):
             bound = [b for b in (query.meaning(column) for column in node.find_all(exp.Column)) if b is not None]
-            found = [(b, origin) for b in bound for origin in _bound(query, b, "") if isinstance(origin, Column)]
+            found = [(b, origin) for b in bound for origin in _bound(query, b, "") if isinstance(origin, ColumnTerm)]
             yield from ((a, b) for one, a in found for two, b in found if one.relation is not two.relation)
 
 
@@ -77,7 +88,7 @@ def _bound(block: Block, bound: Bound, text: str) -> Iterator[Origin]:
         place = relation.outputs.index(bound.output) if bound.output in relation.outputs else None
         yield from _output(relation.query, place) if place is not None else [Unknown(text)]
     elif relation.table is not None and not (relation.node is not None and relation.node.args.get("pivots")):
-        yield Column(relation.table, (bound.output.name or "").lower())
+        yield ColumnTerm(relation.table, (bound.output.name or "").lower())
     else:
         yield Unknown(text)
 
@@ -92,7 +103,7 @@ def _of(block: Block, node: exp.Expr) -> Iterator[Origin]:
             bound = block.meaning(node)
             yield from _bound(block, bound, text) if bound is not None else [Unknown(text)]
         case exp.Placeholder():
-            yield Bounds(str(node.name).lower())
+            yield PartitionBounds(str(node.name).lower())
         case exp.Window():
             yield _chosen(block, node.this, list(node.args.get("partition_by") or ()), text)
         case _ if is_aggregate(_unwrapped(node)):
@@ -124,10 +135,10 @@ def _branch(block: Block, node: exp.Expr | None) -> Iterator[Origin]:
 
 def _after(origin: Origin, steps: tuple[Step, ...], text: str) -> Origin:
     match origin:
-        case Column():
-            return Column(origin.table, origin.column, origin.steps + steps)
-        case Bounds():
-            return Bounds(origin.name, origin.steps + steps)
+        case ColumnTerm():
+            return ColumnTerm(origin.table, origin.column, origin.steps + steps)
+        case PartitionBounds():
+            return PartitionBounds(origin.name, origin.steps + steps)
         case Chosen():
             return Chosen(text, frozenset(_after(value, steps, text) for value in origin.values), origin.keys)
         case Unknown():
@@ -212,13 +223,13 @@ def _moved(node: exp.Expr) -> tuple[exp.Expr | None, tuple[Step, ...]]:
         case exp.LastDay():
             return node.this, (_DAY, Within("month", back=False))
         case exp.NextDay():
-            return node.this, (_DAY, Moved(days=(1, 7)))
+            return node.this, (_DAY, Shifted(days=(1, 7)))
         case exp.AddMonths():
             count = _count(node.expression)
-            return (node.this, (_DAY, Moved(months=(count, count)))) if count is not None else (None, ())
+            return (node.this, (_DAY, Shifted(months=(count, count)))) if count is not None else (None, ())
         case exp.TsOrDsAdd():
             count = _count(node.expression)
-            return (node.this, (_DAY, Moved(days=(count, count)))) if count is not None else (None, ())
+            return (node.this, (_DAY, Shifted(days=(count, count)))) if count is not None else (None, ())
         case exp.TimestampAdd():
             step = _interval(node.expression, _unit(node))
             return (node.this, (step,)) if step is not None else (None, ())
@@ -262,7 +273,7 @@ def _count(node: exp.Expr) -> int | None:
 _PAIRS = re.compile(r"\s*([-+]?\s*\d+)\s+([a-z]+)\s*", re.I)
 
 
-def _step(node: exp.Expr, sign: int) -> Moved | None:
+def _step(node: exp.Expr, sign: int) -> Shifted | None:
     """A constant that is added to a time: an interval, or days."""
     match node:
         case exp.Paren():
@@ -274,12 +285,12 @@ def _step(node: exp.Expr, sign: int) -> Moved | None:
             return _sum(first, second) if first is not None and second is not None else None
         case exp.Literal() if not node.is_string:
             count = _count(node)
-            return Moved(days=(sign * count, sign * count)) if count is not None else None
+            return Shifted(days=(sign * count, sign * count)) if count is not None else None
         case exp.Interval() if isinstance(node.this, exp.Literal):
             text = str(node.this.this)
             if node.args.get("unit") is not None and not isinstance(node.args["unit"], exp.IntervalSpan):
                 return _interval(node.this, _unit(node), sign)
-            total: Moved | None = Moved()
+            total: Shifted | None = Shifted()
             if node.args.get("unit") is not None or not re.fullmatch(f"(?:{_PAIRS.pattern})+", text, re.I):
                 return None
             for count_text, unit in _PAIRS.findall(text):
@@ -289,8 +300,8 @@ def _step(node: exp.Expr, sign: int) -> Moved | None:
     return None
 
 
-def _sum(a: Moved, b: Moved) -> Moved:
-    return Moved(
+def _sum(a: Shifted, b: Shifted) -> Shifted:
+    return Shifted(
         (a.months[0] + b.months[0], a.months[1] + b.months[1]),
         (a.days[0] + b.days[0], a.days[1] + b.days[1]),
         (a.micros[0] + b.micros[0], a.micros[1] + b.micros[1]),
@@ -302,17 +313,17 @@ _DAYS = {"day": 1, "week": 7}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
-def _interval(count: exp.Expr, unit: str, sign: int = 1) -> Moved | None:
+def _interval(count: exp.Expr, unit: str, sign: int = 1) -> Shifted | None:
     number, unit = _count(count), unit.lower().removesuffix("s")
     if number is None:
         seconds = re.fullmatch(r"[-+]?\d+\.\d{1,6}", str(count.this)) if isinstance(count, exp.Literal) else None
         if unit == "second" and seconds:
             micros = sign * round(float(seconds[0]) * 10**6)
-            return Moved(micros=(micros, micros))
+            return Shifted(micros=(micros, micros))
         return None
     number *= sign
     if unit in _MICROS:
-        return Moved(micros=(number * _MICROS[unit], number * _MICROS[unit]))
+        return Shifted(micros=(number * _MICROS[unit], number * _MICROS[unit]))
     if unit in _DAYS:
-        return Moved(days=(number * _DAYS[unit], number * _DAYS[unit]))
-    return Moved(months=(number * _MONTHS[unit], number * _MONTHS[unit])) if unit in _MONTHS else None
+        return Shifted(days=(number * _DAYS[unit], number * _DAYS[unit]))
+    return Shifted(months=(number * _MONTHS[unit], number * _MONTHS[unit])) if unit in _MONTHS else None

@@ -168,8 +168,8 @@ def infer(node: exp.Expr, column: Callable[[exp.Column], str | None]) -> str | N
             inside = of(node.this)
             return f"array<{inside}>" if inside else None
         case exp.VarMap():
-            pair = [widest([of(child) for child in node.args[part].expressions]) for part in ("keys", "values")]
-            return f"map<{pair[0]},{pair[1]}>" if all(pair) else None
+            both = [widest([of(child) for child in node.args[part].expressions]) for part in ("keys", "values")]
+            return f"map<{both[0]},{both[1]}>" if all(both) else None
         case exp.Struct():
             return _struct([(child.name, of(child.expression)) for child in node.expressions])
         case exp.Nvl2():

@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock.declare.sql.facts import Column, NamedColumn, Origin, Problem, Separable, Shape, SqlProblem
-from penstock.declare.sql.ways import Aggregate, Full, How, Rowwise
+from penstock.declare.sql.facts import ColumnTerm, NamedColumn, Origin, Separable, Shape, SqlFlaw, SqlProblem
+from penstock.declare.sql.fold import AggregateWay, Full, How, Rowwise
 
 if TYPE_CHECKING:
     from penstock.declare.sql.model import Query
     from penstock.declare.sql.parse import Parsed
 
 __all__ = [
-    "Aggregate",
+    "AggregateWay",
     "Full",
     "How",
     "NamedColumn",
     "OutputColumn",
-    "Problem",
     "Rowwise",
     "Separable",
     "Shape",
+    "SqlFlaw",
     "SqlProblem",
     "View",
     "analyse",
@@ -79,7 +79,7 @@ class View:
     """All that the time column may come from."""
     chance: str | None
     """What in it gives another answer each time, if anything does."""
-    ranges: tuple[tuple[Column, Column], ...]
+    ranges: tuple[tuple[ColumnTerm, ColumnTerm], ...]
     """Pairs of columns that it compares by order."""
     given: Given = field(repr=False, compare=False)
 

@@ -7,7 +7,9 @@ cannot be read, or that was gone when it was to be loaded, is told and looked at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +17,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from penstock.control.events import Event, FileArrived, FileQuarantined, FileRewritten, PunctuationArrived
+from penstock.control.declaration import what_is_anew
+from penstock.control.events import Event, FileArrived, FileQuarantined, FileRewritten, FilesOffered, PunctuationArrived
+from penstock.control.state import State
 from penstock.declare.api import FeedDeclaration
+from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.folders import Seen, Tree, Watches
 from penstock.engine.arrivals.inspect import checksum_of, look_at
-from penstock.engine.arrivals.landing import Landing
 from penstock.engine.arrivals.patterns import Pattern
 from penstock.engine.arrivals.records import Malformed
 from penstock.engine.updates.provenance import order_of
@@ -27,7 +31,121 @@ from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
 from penstock.model.time import parse_instant
 from penstock.requests.job import FeedFile
-from penstock.store.store import Store
+from penstock.requests.tablestate import TableState
+from penstock.store.store import Store, feed_file, spans_of
+
+# Where one feed delivers: its files and its markers, and which of them can be taken now.
+
+
+class Landing:
+    """Whoever looks holds the `lock`; a look at a disk that does not answer then keeps nobody from the other feeds."""
+
+    def __init__(self, feed: FeedDeclaration, folder: Path, watches: Watches | None = None) -> None:
+        self.feed = feed
+        self.lock = threading.Lock()
+        # Whether there are files that changed a moment ago.
+        self.unsettled = False
+        # When the last look at everything began; and when the last one did of which all that was found is on record.
+        self._looked_at = float("-inf")
+        self.whole_at = float("-inf")
+        self._files = Tree(Pattern(folder, feed.config.path), watches)
+        self._markers = Tree(Pattern(folder, feed.config.punctuation), watches) if feed.config.punctuation else None
+        # Markers first: what came before them is then found, too.
+        self._trees = [tree for tree in (self._markers, self._files) if tree is not None]
+        # Files that changed a moment ago, and since when they are as they are.
+        self._waited: dict[str, tuple[Seen, int]] = {}
+        self._sweep: Iterator[None] | None = None
+        self._swept_from = 0.0
+
+    @property
+    def has_news(self) -> bool:
+        return self.unsettled or any(tree.has_news for tree in self._trees)
+
+    @property
+    def all_told(self) -> bool:
+        return all(tree.all_told for tree in self._trees)
+
+    def look(self) -> None:
+        """At everything there is."""
+        began, self._sweep = time.monotonic(), None
+        for tree in self._trees:
+            tree.look()
+        self._looked_at = began
+
+    def glance(self) -> None:
+        """At what was told; at everything, if it is not known what was missed."""
+        if any(tree.missed for tree in self._trees):
+            self.look()
+        else:
+            for tree in self._trees:
+                tree.glance()
+
+    def list_changed(self) -> None:
+        """Where not all is told: list the folders that changed."""
+        for tree in self._trees:
+            tree.list_changed()
+
+    def sweep(self, seconds: float) -> bool:
+        """Go on to look at everything for so long; gives whether that ends a round."""
+        until = time.thread_time() + seconds
+        if self._sweep is None:
+            self._swept_from = time.monotonic()
+            self._sweep = (None for tree in self._trees for _ in tree.sweep())
+        for _ in self._sweep:
+            if time.thread_time() >= until:
+                return False
+        self._sweep, self._looked_at = None, self._swept_from
+        return True
+
+    def ready(self) -> list[tuple[str, Seen]]:
+        """New and changed files that have settled, oldest first."""
+        settle_ns = self.feed.config.settle * 1000
+        wall_ns, now_ns = time.time_ns(), time.monotonic_ns()
+        found: list[tuple[str, Seen]] = []
+        waits: dict[str, tuple[Seen, int]] = {}
+        for tree in self._trees:
+            for path, seen in list(tree.fresh.items()):
+                if tree is self._files and self.is_marker(path):
+                    del tree.fresh[path]
+                    continue
+                if wall_ns - seen.mtime_ns < settle_ns:
+                    now = tree.see_again(path)
+                    if now is None:
+                        continue
+                    # Its time may be wrong, or ahead of our clock: then it counts for how long it is as it is.
+                    before, since_ns = self._waited.get(path, (now, now_ns))
+                    waits[path] = (now, since_ns if before == now else now_ns)
+                    if wall_ns - now.mtime_ns < settle_ns and now_ns - waits[path][1] < settle_ns:
+                        continue
+                    seen = now
+                found.append((path, seen))
+        ready = {path for path, _ in found}
+        self._waited = waits
+        self.unsettled = bool(waits.keys() - ready)
+        return sorted(found, key=lambda entry: (entry[1].mtime_ns, entry[0]))
+
+    def is_marker(self, path: str) -> bool:
+        """Whether a file holds a promise, no rows."""
+        return self._markers is not None and self._markers.pattern.matches(path)
+
+    def logged(self) -> None:
+        """All that was ready is on record."""
+        self.whole_at = self._looked_at
+
+    def taken(self, path: str) -> None:
+        """A file is on record as it was found."""
+        for tree in self._trees:
+            tree.fresh.pop(path, None)
+
+    def forget(self, path: str) -> None:
+        """A file could not be looked at: it is new when it is seen next."""
+        for tree in self._trees:
+            tree.forget(path)
+
+    def look_again(self, path: str) -> None:
+        for tree in self._trees:
+            tree.again.append(path)
+
 
 _AT_ONCE = 500
 # From so many files on, what is on record is read in one go.
@@ -231,3 +349,62 @@ def _why_not(error: Exception, feed: FeedDeclaration) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}; it is tried again"
     return f"cannot be looked at: {type(error).__name__}: {str(error)[:300]}; it is tried again"
+
+
+# A table that takes a feed which delivered before starts from what is there, not from the next file.
+
+_MARKS_AT_ONCE = 500
+
+
+def offered(
+    warehouse: Definitions, store: Store, conn: Connection, state: State, arrivals: Arrivals, now_us: int
+) -> Iterator[FilesOffered | PunctuationArrived]:
+    """What tables that are new to the state get of the files that their feeds delivered before and that still lie there.
+
+    A table that was left out for a while holds what it had loaded until then, and only gets the rest. So does one that was
+    new while a file was away which is back now: for another table of the feed it is nothing new.
+    """
+    for name, feed in warehouse.feeds.items():
+        known_feed, now = state.graph.feeds.get(name), warehouse.graph.feeds[name]
+        if known_feed is not None and now.markers and known_feed.markers not in ("", now.markers):
+            promised = arrivals.promised(feed)
+            if promised is not None:
+                yield PunctuationArrived(now_us, name, promised)
+    for name, table in warehouse.graph.tables.items():
+        before = state.tables.get(name)
+        if table.feed is None or table.leader is not None:
+            continue
+        known = before or state.retired.get(name)
+        anew = known is not None and "files" in (what_is_anew(known.table, table), known.anew)
+        if before is not None and not anew and len(warehouse.graph.fed_by.get(table.feed, ())) < 2:
+            continue  # all that came of the feed was told to it
+        # What it is made anew from may be gone: then its rows are taken along, or it says so.
+        found = store.delivered(conn, table.feed) if anew else store.not_loaded(conn, name, table.feed)
+        told = _told(before, state) if before is not None and not anew else set()
+        feed = warehouse.feeds[table.feed]
+        rows = [row for row in found if row.uri not in told and not arrivals.is_marker(feed.name, row.uri)]
+        if not anew:
+            rows = [row for row in rows if Path(warehouse.declarations.folder, row.uri).exists()]
+        order = feed.config.order
+        promised = arrivals.promised(feed) if rows and anew else None
+        if promised is None and rows:
+            promised = _promised(store, conn, table.feed)
+        for some in (rows[start : start + _MARKS_AT_ONCE] for start in range(0, len(rows), _MARKS_AT_ONCE)):
+            yield FilesOffered(
+                now_us,
+                name,
+                tuple(replace(feed_file(row), order=order_of(order, row.uri, row.mtime_ns)) for row in some),
+                () if anew else tuple(span for row in some for span in spans_of(row)),
+                promised if some[-1] is rows[-1] else None,
+            )
+
+
+def _told(table: TableState, state: State) -> set[str]:
+    """The files that a table knows of, whether or not it has loaded them."""
+    loading = table.running.job.files if table.running is not None else ()
+    return {*table.files, *table.withdrawn, *state.quarantine, *(file.uri for file in loading)}
+
+
+def _promised(store: Store, conn: Connection, feed: str) -> int | None:
+    found = store.events_of(conn, feed, ["punctuation-arrived"], 1)
+    return max((event.upto_us for _, event in found if isinstance(event, PunctuationArrived)), default=None)

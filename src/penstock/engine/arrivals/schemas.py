@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.spark.links import Links
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema, ddl, parse_ddl
@@ -42,7 +42,7 @@ class FeedSchemas:
     """Inferred columns go on record in the transaction of the first load that used them, and stay. To change them, declare
     `columns`."""
 
-    def __init__(self, warehouse: Warehouse, store: Store) -> None:
+    def __init__(self, warehouse: Definitions, store: Store) -> None:
         self._warehouse = warehouse
         self._store = store
         self._known: dict[str, Schema] = {

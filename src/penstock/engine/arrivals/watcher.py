@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic, thread_time
 
-from penstock.engine.arrivals.intake import Arrivals
-from penstock.engine.arrivals.landing import Landing
+from penstock.engine.arrivals.intake import Arrivals, Landing
 
 # Of one core, for looking again at what should be known; and for folders of which not all is told.
 SHARE = 0.01

@@ -15,7 +15,7 @@ from penstock.control.forecast import Reason, forecast
 from penstock.control.readiness import most_at_once
 from penstock.control.state import State
 from penstock.control.views.requests import RequestStatus, requests
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.declarations import declared
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
@@ -29,7 +29,7 @@ from penstock.tables import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestReceipt:
     """A request that was taken down."""
 
     request: RequestStatus
@@ -53,7 +53,7 @@ class PlannedWork:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RequestPlan:
     summary: str
     requests: int
     updates: int
@@ -70,7 +70,7 @@ class Plan:
 
 
 class Requesting:
-    def __init__(self, warehouse: Warehouse, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, warehouse: Definitions, store: Store, catalogue: Catalogue) -> None:
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
@@ -88,14 +88,14 @@ class Requesting:
         reason: str = "",
         downstream: bool = True,
         deadline_us: int | None = None,
-    ) -> Asked:
+    ) -> RequestReceipt:
         event = self._event(state, table, span, now_us, reason, downstream, deadline_us)
         with self.store.write() as conn:
             number = self.store.append(conn, [event])
         with self.store.read() as conn:
             state.fold(self.store.events(conn, state.applied))
         found = next(each for each in requests(state) if each.request == number)
-        return Asked(found, state.owner is not None)
+        return RequestReceipt(found, state.owner is not None)
 
     def cancel(self, state: State, number: int, now_us: int) -> tuple[RequestStatus, RequestStatus]:
         """The request before and after."""
@@ -189,7 +189,7 @@ class Requesting:
 
     # Planning
 
-    def plan(self, state: State, wishes: Sequence[tuple[str, str | None, bool]], now_us: int) -> Plan:
+    def plan(self, state: State, wishes: Sequence[tuple[str, str | None, bool]], now_us: int) -> RequestPlan:
         graph = self.warehouse.graph
         policy = self.warehouse.declarations.config.run.policy
         with self.store.read() as conn:
@@ -231,7 +231,7 @@ class Requesting:
                 )
         takes = {each.table: each.expected_s for each in work}
         total = sum(takes.values())
-        return Plan(
+        return RequestPlan(
             str(found.campaign),
             found.campaign.requests,
             found.campaign.updates,

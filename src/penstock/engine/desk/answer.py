@@ -19,7 +19,7 @@ from penstock.queries.outcome import Ending, Outcome, Stale, ending
 
 
 @dataclass(frozen=True)
-class Rows:
+class ResultRows:
     """What Spark gave. Large answers are files."""
 
     table: pa.Table
@@ -43,7 +43,7 @@ class Answer:
     way: Way
     why: str = ""
     reading: Reading | None = None
-    found: Rows | None = field(default=None, repr=False)
+    found: ResultRows | None = field(default=None, repr=False)
     # An earlier query had the same answer from the same versions.
     shared: bool = False
 

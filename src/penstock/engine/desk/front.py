@@ -20,24 +20,17 @@ from sqlalchemy import Connection
 from penstock.control.query_inputs import Touched
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.clock import Clock
-from penstock.engine.desk.answer import Answer, Rows
-from penstock.engine.desk.assessment import Weighing, gain, is_fresh, price_per_s
-from penstock.engine.desk.cache import KeptAnswers
-from penstock.engine.desk.demand import Refreshing
-from penstock.engine.desk.feedback import Steered
-from penstock.engine.desk.known import KnownState
+from penstock.engine.desk.answer import Answer, ResultRows
+from penstock.engine.desk.assessment import KeptAnswers, KnownState, Weighing, gain, is_fresh, price_per_s
+from penstock.engine.desk.feedback import Refreshing, Steered, Tallies
 from penstock.engine.desk.lanes import Lanes, Run
 from penstock.engine.desk.query_text import Texts
-from penstock.engine.desk.queue import QueryQueue
-from penstock.engine.desk.read_report import EVERY_S, Telling
-from penstock.engine.desk.reads import Reading, readings
-from penstock.engine.desk.register import Register
-from penstock.engine.desk.tallies import Tallies
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.reads import EVERY_S, Reading, Telling, readings
+from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
-from penstock.engine.updates.waiting_rows import waiting_rows
+from penstock.engine.updates.provenance import waiting_rows
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
 from penstock.queries.chain import RefreshStep
@@ -79,7 +72,7 @@ class FrontSettings:
 class Front:
     def __init__(
         self,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         session: Callable[[], SparkSession],
@@ -106,8 +99,8 @@ class Front:
         weights = next(iter(self.profiles.values())).contract.weights
         self._steered = Steered(self.policy, self._known, store, weights, settings.lanes, wake)
         self._changed = threading.Condition(threading.RLock())
-        self._inbox: list[Asked] = []
-        self._waiting: list[Asked] = []
+        self._inbox: list[QueryTicket] = []
+        self._waiting: list[QueryTicket] = []
         self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
         self._register = Register(settings.kept_queries)
         self._closing = False
@@ -126,7 +119,7 @@ class Front:
         limit: int | None = None,
         as_files: bool = False,
         key: str | None = None,
-    ) -> Asked:
+    ) -> QueryTicket:
         """Take a query. Raises `SqlProblem` if it cannot be one, `QueryError` if there is nothing to read, `Busy` if too many wait.
         With a `key` that was used before, the query of that time."""
         if (known := self._register.known(profile, key)) is not None:
@@ -145,7 +138,7 @@ class Front:
                 return known
             if self._register.open >= self.settings.most_waiting:
                 raise Busy(f"{self._register.open:,} queries are waiting already; ask again later")
-            asked = Asked(
+            asked = QueryTicket(
                 id=uuid.uuid4().hex,
                 number=self._register.next_number(),
                 sql=sql,
@@ -177,10 +170,10 @@ class Front:
                     f"table `{name}` has nothing to read yet; `penstock explain {name}` says what it waits for"
                 )
 
-    def find(self, identity: str) -> Asked | None:
+    def find(self, identity: str) -> QueryTicket | None:
         return self._register.find(identity)
 
-    def withdraw(self, asked: Asked) -> None:
+    def withdraw(self, asked: QueryTicket) -> None:
         """Whoever asked does not want it any more."""
         with self._changed:
             if not asked.has_ended:
@@ -255,18 +248,18 @@ class Front:
             return EVERY_S
         return max(0.002, min(EVERY_S, self.clock.wall_s(min(deadlines) - self.clock.now_us()) + 0.001))
 
-    def _open_queries(self) -> list[Asked]:
+    def _open_queries(self) -> list[QueryTicket]:
         running = [asked for run in self._lanes.runs for asked in run.members]
         return [*self._waiting, *self._queue, *running]
 
-    def _guarded(self, asked: Asked, what: Callable[[Asked], None]) -> None:
+    def _guarded(self, asked: QueryTicket, what: Callable[[QueryTicket], None]) -> None:
         """Whatever goes wrong with one query, the others go on."""
         try:
             what(asked)
         except Exception as error:
             self.fail(asked, str(error) or type(error).__name__)
 
-    def _decide(self, asked: Asked) -> None:
+    def _decide(self, asked: QueryTicket) -> None:
         now_us = self.clock.now_us()
         with self._changed:
             busy = [run.left_s(now_us) for run in self._lanes.runs]
@@ -294,7 +287,7 @@ class Front:
                 self._enqueue(asked, choice.why)
 
     def _chosen(
-        self, asked: Asked, options: list[Option], others: list[Asked], busy: list[float], now_us: int
+        self, asked: QueryTicket, options: list[Option], others: list[QueryTicket], busy: list[float], now_us: int
     ) -> Choice:
         if self.policy.is_default:
             free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
@@ -312,7 +305,7 @@ class Front:
             if due_us is not None and now_us >= due_us:
                 self._steered.look(now_us)
 
-    def _begin_waiting(self, asked: Asked, choice: Choice, steps: tuple[RefreshStep, ...], now_us: int) -> None:
+    def _begin_waiting(self, asked: QueryTicket, choice: Choice, steps: tuple[RefreshStep, ...], now_us: int) -> None:
         weights = asked.contract.weights
         # At the latest. Running sooner only makes it surer that a stale answer is in time: what is that worth?
         surely = 0.9 if weights.stale < weights.missed else 0.5
@@ -323,7 +316,7 @@ class Front:
         if choice.way is Way.REFRESH:
             self._refreshing.request(asked, steps, asked.start_by_us, now_us)
 
-    def _look(self, asked: Asked) -> None:
+    def _look(self, asked: QueryTicket) -> None:
         """Whether what a waiting query waits for is there, or it cannot wait any longer."""
         now_us = self.clock.now_us()
         assert asked.start_by_us is not None
@@ -338,7 +331,7 @@ class Front:
                 asked.gain = gain(asked, 1.0 if fresh else 0.0, 1.0)
                 self._enqueue(asked, "what it needs is there" if fresh else "it cannot wait any longer for updates")
 
-    def _enqueue(self, asked: Asked, what: str) -> None:
+    def _enqueue(self, asked: QueryTicket, what: str) -> None:
         asked.moved(self.clock.now_us(), "queued", what)
         self._queue.put(asked)
         self._changed.notify_all()
@@ -352,7 +345,7 @@ class Front:
                 self._leave(asked)
                 self.end(asked, DeadlineMissed(asked.deadline_us - asked.arrived_us, started))
 
-    def _leave(self, asked: Asked) -> None:
+    def _leave(self, asked: QueryTicket) -> None:
         """Out of whatever list it is in; what runs for it alone is stopped."""
         if asked in self._waiting:
             self._waiting.remove(asked)
@@ -405,7 +398,7 @@ class Front:
         with self.store.write() as conn:
             self.catalogue.unpin(conn, run.group)
 
-    def kept(self, asked: Asked, reading: Reading) -> Rows | None:
+    def kept(self, asked: QueryTicket, reading: Reading) -> ResultRows | None:
         with self._changed:
             return self._kept.get(asked, reading)
 
@@ -421,7 +414,7 @@ class Front:
                     self.end(asked, Stale(now_us - asked.arrived_us, reading.complete_us, lag, True), reading)
             return bool(run.members)
 
-    def answered(self, run: Run, reading: Reading, rows: Rows, size_bytes: int | None) -> None:
+    def answered(self, run: Run, reading: Reading, rows: ResultRows, size_bytes: int | None) -> None:
         """A run gave rows; `size_bytes` if it read something."""
         finished_us = self.clock.now_us()
         took_s = (finished_us - run.started_us) / SECOND_US
@@ -444,10 +437,10 @@ class Front:
 
     def end(
         self,
-        asked: Asked,
+        asked: QueryTicket,
         outcome: Outcome,
         reading: Reading | None = None,
-        rows: Rows | None = None,
+        rows: ResultRows | None = None,
         shared: bool = False,
     ) -> None:
         """Once for each query: whoever is first decides."""
@@ -461,7 +454,7 @@ class Front:
             asked.moved(now_us, "done", _told(outcome))
             self._ended(asked, ending(outcome))
 
-    def fail(self, asked: Asked, error: str) -> None:
+    def fail(self, asked: QueryTicket, error: str) -> None:
         """Spark could not compute it: a division by zero, a wrong cast."""
         with self._changed:
             if not asked.has_ended:
@@ -471,7 +464,7 @@ class Front:
                 asked.moved(self.clock.now_us(), "failed", error.splitlines()[0] if error else "failed")
                 self._ended(asked)
 
-    def _ended(self, asked: Asked, how: Ending | None = None) -> None:
+    def _ended(self, asked: QueryTicket, how: Ending | None = None) -> None:
         self._steered.ended(asked, self.clock.now_us(), how)
         self._register.ended()
 

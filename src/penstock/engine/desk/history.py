@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from penstock.control.events import UpdateStarted
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.desk.versions import QueryError, QueryResult, Version, consistent_versions
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import Interval, PartitionSet
@@ -55,7 +55,7 @@ class PartitionDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TableDifference:
     """How a table at one version differs from another: rows of the one that are not in the other, by number."""
 
     table: str
@@ -78,7 +78,7 @@ class Difference:
 
 
 class History:
-    def __init__(self, warehouse: Warehouse, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, warehouse: Definitions, store: Store, catalogue: Catalogue) -> None:
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
@@ -232,7 +232,7 @@ class History:
 
     def diff(
         self, session: SparkSession, table: str, before: str | int, after: str | int, key: Sequence[str], limit: int
-    ) -> Difference:
+    ) -> TableDifference:
         """Rows that one version has and another has not. What both have in the same files is not read."""
         from penstock.engine.spark.session import session_in
 
@@ -280,7 +280,7 @@ class History:
         shared: tuple[str, ...],
         key: Sequence[str],
         limit: int,
-    ) -> Difference:
+    ) -> TableDifference:
         from pyspark.sql import functions as F
 
         from penstock.engine.desk.answer import python_rows
@@ -301,7 +301,7 @@ class History:
         some = found.select(F.col("_penstock_n"), *columns).orderBy(*order, F.col("_penstock_n")).limit(limit).toArrow()
         rows = python_rows(some, self.warehouse.zone)
         old, new = ({column.name for column in schema} for schema in schemas)
-        return Difference(
+        return TableDifference(
             table,
             versions[0].snapshot,
             versions[1].snapshot,

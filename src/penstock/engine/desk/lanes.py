@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from penstock.engine.desk.answer import Rows
+from penstock.engine.desk.answer import ResultRows
 from penstock.engine.desk.reads import Reading
-from penstock.engine.desk.ticket import Asked
+from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.spark.queries import SparkReader, cancel
 from penstock.engine.updates.executor import explain_error
 from penstock.model.time import SECOND_US
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Run:
     """One run on Spark, for all queries that ask the same. Without members it is for nobody, and stopped."""
 
-    members: list[Asked]
+    members: list[QueryTicket]
     started_us: int
     group: str = field(default_factory=lambda: f"query-{uuid.uuid4().hex[:12]}")
 
@@ -60,7 +60,7 @@ class Lanes:
         for thread in self._threads if self._begun else ():
             thread.join(timeout=30)
 
-    def leave(self, asked: Asked) -> None:
+    def leave(self, asked: QueryTicket) -> None:
         """A query does not want its run any more; the last one ends it."""
         for run in self.runs:
             if asked in run.members:
@@ -100,7 +100,7 @@ class Lanes:
         finally:
             front.unpin(run)
 
-    def _rows(self, reader: SparkReader, run: Run, reading: Reading) -> Rows:
+    def _rows(self, reader: SparkReader, run: Run, reading: Reading) -> ResultRows:
         front, asked = self._front, run.first
         frame = reader.frame(asked.read, reading, asked.touched)
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,6 +12,7 @@ from typing import Literal
 from penstock.control.query_inputs import Touched
 from penstock.declare.sql.read import ReadQuery
 from penstock.engine.desk.answer import Answer
+from penstock.model.time import SECOND_US
 from penstock.queries.choice import Choice, Way
 from penstock.queries.contract import Contract
 from penstock.queries.estimate import AT_ONCE, Estimate
@@ -21,7 +23,7 @@ ENDED = ("done", "failed", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class QueryStep:
     """Something that happened to a query."""
 
     at_us: int
@@ -30,7 +32,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class Asked:
+class QueryTicket:
     """Only the front changes it, and only while it holds its lock."""
 
     id: str
@@ -63,7 +65,7 @@ class Asked:
     answer: Answer | None = None
     error: str | None = None
     ended_us: int | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[QueryStep] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
     _listeners: list[Callable[[], object]] = field(default_factory=list, repr=False)
 
@@ -77,7 +79,7 @@ class Asked:
 
     def moved(self, at_us: int, status: Status, what: str) -> None:
         self.status = status
-        self.steps.append(Step(at_us, status, what))
+        self.steps.append(QueryStep(at_us, status, what))
         if self.has_ended:
             self.ended_us = at_us
             self._ended.set()
@@ -97,3 +99,136 @@ class Asked:
                 self._listeners.remove(listener)
 
         return end
+
+
+# The queries that were asked: found by their id, or by the key with which they were asked, as long as they are open and for a while after.
+
+
+class Register:
+    """Not safe for threads: the front holds its lock around what changes it."""
+
+    def __init__(self, most_ended: int) -> None:
+        self._most = most_ended
+        self._queries: OrderedDict[str, QueryTicket] = OrderedDict()
+        self._by_key: dict[tuple[str, str], QueryTicket] = {}
+        self._keys: dict[str, tuple[str, str]] = {}
+        self.open = 0
+        self._numbers = 0
+
+    def __iter__(self) -> Iterator[QueryTicket]:
+        return iter(list(self._queries.values()))
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def find(self, identity: str) -> QueryTicket | None:
+        return self._queries.get(identity)
+
+    def known(self, profile: str, key: str | None) -> QueryTicket | None:
+        return None if key is None else self._by_key.get((profile, key))
+
+    def add(self, asked: QueryTicket, key: str | None) -> None:
+        self.open += 1
+        self._queries[asked.id] = asked
+        if key is not None:
+            self._by_key[asked.profile, key] = asked
+            self._keys[asked.id] = asked.profile, key
+
+    def ended(self) -> None:
+        """One more has ended; the oldest that ended are forgotten, with the files of their answers."""
+        self.open -= 1
+        while len(self._queries) > self._most:
+            oldest = next(iter(self._queries.values()))
+            if not oldest.has_ended:
+                break
+            del self._queries[oldest.id]
+            if oldest.id in self._keys:
+                self._by_key.pop(self._keys.pop(oldest.id), None)
+            if oldest.answer is not None and oldest.answer.found is not None:
+                for file in oldest.answer.found.files:
+                    file.unlink(missing_ok=True)
+
+
+# Queries that are ready to run, and which goes next: profiles in turn, as their shares say; of one profile the query with the
+# earliest deadline. What nobody gains by (an answer that can only be stale, where that is worth nothing) goes last. Queries that ask the same go together, so costs follow the number of different questions.
+
+
+class QueryQueue:
+    """Not safe for threads: the front holds its lock around it."""
+
+    def __init__(self, shares: Mapping[str, float]) -> None:
+        self._shares = shares
+        # Those that ask the same, earliest deadline first.
+        self._groups: dict[tuple[object, ...], list[QueryTicket]] = {}
+        # Seconds that each profile has used, over its share. Who was away does not come back with a credit.
+        self._used: dict[str, float] = {}
+        self._active: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[QueryTicket]:
+        return (asked for group in self._groups.values() for asked in group)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def groups(self) -> Iterator[list[QueryTicket]]:
+        return iter(self._groups.values())
+
+    def put(self, asked: QueryTicket) -> None:
+        name = asked.profile
+        if not self._active.get(name):
+            active = [self._used.get(other, 0.0) for other, count in self._active.items() if count]
+            self._used[name] = max(self._used.get(name, 0.0), min(active, default=0.0))
+        self._active[name] = self._active.get(name, 0) + 1
+        group = self._groups.setdefault(asked.same, [])
+        group.append(asked)
+        if len(group) > 1 and group[-2].deadline_us > asked.deadline_us:
+            group.sort(key=lambda one: (one.deadline_us, one.number))
+
+    def drop(self, asked: QueryTicket) -> None:
+        group = self._groups.get(asked.same, [])
+        if asked in group:
+            group.remove(asked)
+            self._active[asked.profile] -= 1
+            if not group:
+                del self._groups[asked.same]
+
+    def used(self, profile: str, seconds: float) -> None:
+        self._used[profile] = self._used.get(profile, 0.0) + seconds / self._shares.get(profile, 1.0)
+
+    def take(self, now_us: int) -> list[QueryTicket]:
+        """The next query and all that ask the same; empty if none could still end in time."""
+        best: tuple[bool, float, int, int] | None = None
+        chosen: list[QueryTicket] = []
+        for group in self._groups.values():
+            # The last may have time where the first has none; then the group runs for the last.
+            if not _can_end(group[-1], now_us):
+                continue
+            used = min(self._used.get(name, 0.0) for name in {asked.profile for asked in group})
+            key = (_gains(group) <= 0, used, group[0].deadline_us, group[0].number)
+            if best is None or key < best:
+                best, chosen = key, group
+        chosen = list(chosen)
+        for asked in chosen:
+            self.drop(asked)
+        return chosen
+
+    def ahead_s(self, deadline_us: int) -> float:
+        """The work of those that would go before one with this deadline."""
+        return sum(
+            group[0].run.mean_s
+            for group in self._groups.values()
+            if group[0].deadline_us <= deadline_us and _gains(group) > 0
+        )
+
+    def work_s(self) -> float:
+        return sum(group[0].run.mean_s for group in self._groups.values())
+
+
+def _gains(group: Sequence[QueryTicket]) -> float:
+    return sum(asked.gain for asked in group)
+
+
+def _can_end(asked: QueryTicket, now_us: int) -> bool:
+    """Whether it is not hopeless: starting what cannot end in time takes time from what can."""
+    return asked.run.chance((asked.deadline_us - now_us) / SECOND_US) > 0.1

@@ -24,13 +24,13 @@ from penstock.flows.activities import (
     Drop,
     Filter,
     Gather,
+    GroupPart,
     HasType,
     InDomain,
     Join,
     Lookup,
     Matches,
     NotNull,
-    Part,
     Pivot,
     Reformat,
     Route,
@@ -68,7 +68,7 @@ def shown(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if name not in HIDDEN]
 
 
-class Loaded(Protocol):
+class FormerRows(Protocol):
     """What a target of the flow held before: its rows with these columns, none if it does not exist yet."""
 
     def __call__(self, table: str, columns: Schema) -> DataFrame: ...
@@ -79,7 +79,7 @@ class Inputs:
     """What an activity gets: the rows of its providers, in order, and the way to what is loaded."""
 
     frames: tuple[DataFrame, ...]
-    loaded: Loaded
+    loaded: FormerRows
 
     @property
     def rows(self) -> DataFrame:
@@ -308,7 +308,7 @@ def _(activity: Gather, given: Inputs) -> DataFrame:
 
 
 @realise.register
-def _(activity: Part, given: Inputs) -> DataFrame:
+def _(activity: GroupPart, given: Inputs) -> DataFrame:
     own = given.rows.where(f"{SET} = {activity.number}")
     return own.select(*map(quoted, (*activity.by, *activity.measures)))
 

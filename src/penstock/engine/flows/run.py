@@ -19,21 +19,20 @@ from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
 from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark, planned_once
-from penstock.engine.flows.memory import rows_held
-from penstock.engine.flows.progress import FlowProgress, StepProgress, tasks_of
-from penstock.engine.flows.realise import HIDDEN, Inputs, Loaded, realise, refused
+from penstock.engine.flows.progress import FlowProgress, StepProgress, rows_held, tasks_of
+from penstock.engine.flows.realise import HIDDEN, FormerRows, Inputs, realise, refused
 from penstock.engine.updates.rows import Staged as Files
 from penstock.engine.updates.rows import quoted, read_files
 from penstock.errors import PenstockError
 from penstock.flows.activities import Activity, Check
-from penstock.flows.description import Source, Target, TypedFlow
+from penstock.flows.description import FlowSource, Target, TypedFlow
 from penstock.flows.report import ActivityRun, FlowReport, StepRun
-from penstock.flows.staging import Place, Staged, StagingPlan
+from penstock.flows.staging import StagedRows, StagingPlace, StagingPlan
 from penstock.flows.staging import Step as PlannedStep
 from penstock.flows.walk import Walk
 
 SAMPLE_S = 0.25  # between two looks at what is held
-_LEVELS = {Place.MEMORY: StorageLevel.MEMORY_AND_DISK_DESER, Place.DISK: StorageLevel.DISK_ONLY}
+_LEVELS = {StagingPlace.MEMORY: StorageLevel.MEMORY_AND_DISK_DESER, StagingPlace.DISK: StorageLevel.DISK_ONLY}
 
 
 class FlowFailed(PenstockError):
@@ -73,7 +72,7 @@ class World:
 
     session: SparkSession
     sources: Mapping[str, DataFrame]
-    loaded: Loaded
+    loaded: FormerRows
     write: Write
     quarantine: Quarantine
     paths: Callable[[str, Files], list[str]]
@@ -252,7 +251,7 @@ class FlowRun:
 
     def _frame(self, node: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         step = self.typed.flow.by_name[node]
-        if isinstance(step.does, Source):
+        if isinstance(step.does, FlowSource):
             # What a table holds of its newest snapshot only goes by the name of the step.
             rows = self.world.sources.get(step.name, self.world.sources[step.does.table])
         elif isinstance(step.does, Target):
@@ -265,7 +264,7 @@ class FlowRun:
         step = self.typed.flow.by_name[node]
         return Inputs(tuple(frames[name] for name in step.inputs), self.world.loaded)
 
-    def _kept(self, staged: Staged, rows: DataFrame) -> Result:
+    def _kept(self, staged: StagedRows, rows: DataFrame) -> Result:
         wanted = {name.lower() for name in staged.columns}
         if wanted:
             rows = rows.select(*(quoted(name) for name in rows.columns if name.lower() in wanted or name in HIDDEN))
@@ -284,7 +283,7 @@ class FlowRun:
         run = StepRun(staged.step, 0, 0, 0)
         return Result(run, {}, kept=kept, number=number, memory_bytes=memory, disk_bytes=disk)
 
-    def _read_back(self, staged: Staged, files: Files) -> DataFrame:
+    def _read_back(self, staged: StagedRows, files: Files) -> DataFrame:
         schema = (*files.schema, *files.hidden)
         rows = read_files(self.world.session, self.world.paths(staged.step, files), schema, files.size_bytes)
         wanted = {name.lower() for name in staged.columns}

@@ -14,21 +14,19 @@ from threading import Lock
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.declare.warehouse import Definition, Warehouse
-from penstock.engine.flows.memory import storage_bytes
-from penstock.engine.flows.progress import Watched
+from penstock.declare.warehouse import Definition, Definitions
+from penstock.engine.flows.progress import Watched, storage_bytes
 from penstock.engine.flows.realise import SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
 from penstock.engine.updates.cleanup import remove_written
-from penstock.engine.updates.derive import Derivation, Lookup, Slice, check_partitions
+from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
 from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.provenance import FILE, tagged
 from penstock.engine.updates.rows import Staged as Files
 from penstock.engine.updates.rows import Writer, instant_literal, quoted, read_files, within
 from penstock.flows.activities import Overwrite, Versions
-from penstock.flows.description import Source, TypedFlow, bound
-from penstock.flows.experience import learned
-from penstock.flows.gathering import gathered
+from penstock.flows.description import FlowSource, TypedFlow, bound
+from penstock.flows.gathering import gathered, learned
 from penstock.flows.report import FlowReport, load, total
 from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.model.grain import WHOLE
@@ -110,7 +108,7 @@ class _Input:
 @dataclass
 class FlowWork:
     session: SparkSession
-    warehouse: Warehouse
+    warehouse: Definitions
     store: Store
     catalogue: Catalogue
     writer: Writer
@@ -190,7 +188,7 @@ class FlowWork:
         stored = derivation.sources(partitions, slices.append)
         sources = {table: self._in_order(job, table, rows) for table, rows in stored.items()}
         for step in definition.flow.flow.steps if definition.flow is not None else ():
-            if isinstance(step.does, Source) and self.warehouse.definitions[step.does.table].declaration.every:
+            if isinstance(step.does, FlowSource) and self.warehouse.definitions[step.does.table].declaration.every:
                 found = stored[step.does.table]
                 sources[step.name] = self._snapshots(job, step.does, found)
         size = sum(found.size_bytes for _, found in slices)
@@ -216,7 +214,7 @@ class FlowWork:
         }
         return self._run(job, definition, flow, given, folder, only, cut)
 
-    def _with_files(self, definition: Definition, lookup: Lookup) -> Lookup:
+    def _with_files(self, definition: Definition, lookup: FileLookup) -> FileLookup:
         """Where rows of equal key are told apart by which came last, those of base tables come with their files."""
         assert definition.flow is not None
         ordered = any(isinstance(step.does, Overwrite | Versions) for step in definition.flow.flow.steps)
@@ -243,7 +241,7 @@ class FlowWork:
             return rows
         return rows.withColumn(FILE, F.expr(f"array_position(array({', '.join(f'{n}L' for n in order)}), {FILE})"))
 
-    def _snapshots(self, job: Job, source: Source, rows: DataFrame) -> DataFrame:
+    def _snapshots(self, job: Job, source: FlowSource, rows: DataFrame) -> DataFrame:
         """Rows of every snapshot, each with the number of its own; or those of the newest, which may have none."""
         if source.every:
             rows = self._in_order(job, source.table, rows)

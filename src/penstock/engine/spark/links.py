@@ -58,18 +58,18 @@ class Links:
         self._folder = folder
         self._numbers = count()
 
-    def place(self) -> Place:
+    def place(self) -> LinkFolder:
         """A place for some files, apart from others."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir(parents=True)
-        return Place(folder)
+        return LinkFolder(folder)
 
     def clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
-class Place:
+class LinkFolder:
     """Files under plain names: the n-th is called n, with a suffix by which Spark knows what it is."""
 
     folder: Path

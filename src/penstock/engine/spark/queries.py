@@ -11,15 +11,32 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.query_inputs import Touched
 from penstock.declare.sql.read import ReadQuery
-from penstock.declare.warehouse import Warehouse
-from penstock.engine.desk.answer import Rows
+from penstock.declare.warehouse import Definitions
+from penstock.engine.desk.answer import ResultRows
 from penstock.engine.desk.reads import Reading
+from penstock.engine.flows.work import REFUSED, quarantine_of
 from penstock.engine.spark.session import session_in
-from penstock.engine.updates.quarantine import quarantines
+from penstock.engine.updates.load import QUARANTINE
 from penstock.engine.updates.rows import read_files, struct_of
 from penstock.model.partitions import EVERYTHING
+from penstock.model.schema import Schema
 from penstock.store.store import Store
 from penstock.tables import Catalogue
+
+# The tables in which refused rows are kept, and their columns: one for each table, one for each flow.
+
+
+def quarantines(warehouse: Definitions) -> dict[str, Schema]:
+    flows = {one.flow.flow.name for one in warehouse.definitions.values() if one.flow is not None}
+    return {
+        **{quarantine_of(flow): REFUSED for flow in flows},
+        **{
+            f"{name}_quarantine": QUARANTINE
+            for name, one in warehouse.definitions.items()
+            if one.table.is_base or name not in flows
+        },
+    }
+
 
 POOL = "queries"
 # A second line of defence behind the check of the text: no values of the machine, no files.
@@ -31,7 +48,7 @@ _SAFE = {
 
 
 class SparkReader:
-    def __init__(self, session: SparkSession, warehouse: Warehouse, store: Store, catalogue: Catalogue) -> None:
+    def __init__(self, session: SparkSession, warehouse: Definitions, store: Store, catalogue: Catalogue) -> None:
         self.session = session_in(session, warehouse.zone)
         for name, value in _SAFE.items():
             with suppress(Exception):  # a static setting in this version of Spark
@@ -54,12 +71,12 @@ class SparkReader:
             self._view(name, at.get(name, reading.head), touched)
         return self.session.sql(read.sql)
 
-    def collect(self, frame: DataFrame, limit: int) -> Rows:
+    def collect(self, frame: DataFrame, limit: int) -> ResultRows:
         table = frame.limit(limit + 1).toArrow()
         rows = table.slice(0, limit)
-        return Rows(rows, _types(frame), table.num_rows > limit, count=rows.num_rows, zone=self.warehouse.zone)
+        return ResultRows(rows, _types(frame), table.num_rows > limit, count=rows.num_rows, zone=self.warehouse.zone)
 
-    def write(self, frame: DataFrame, limit: int, folder: Path) -> Rows:
+    def write(self, frame: DataFrame, limit: int, folder: Path) -> ResultRows:
         """As Parquet files, for more rows than one wants to send in a message."""
         frame.limit(limit).write.mode("overwrite").parquet(str(folder))
         files = tuple(sorted(folder.glob("*.parquet")))
@@ -67,7 +84,7 @@ class SparkReader:
 
         count = sum(pq.read_metadata(file).num_rows for file in files)
         empty = pa.table({field.name: pa.nulls(0) for field in frame.schema.fields}) if frame.columns else pa.table({})
-        return Rows(empty, _types(frame), count >= limit, files, count)
+        return ResultRows(empty, _types(frame), count >= limit, files, count)
 
     def forget(self, read: ReadQuery) -> None:
         for name in read.tables:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.declare.sql.view import Aggregate
-from penstock.declare.warehouse import Definition, Warehouse
+from penstock.declare.sql.view import AggregateWay
+from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.spark.links import Links
 from penstock.engine.spark.session import ENDED, SparkProblem, is_alive
 from penstock.engine.updates.baseload import BaseLoad
 from penstock.engine.updates.cleanup import job_folders, remove_written
-from penstock.engine.updates.derive import Derivation, Lookup, Slice, check_partitions
+from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
 from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
@@ -41,7 +41,7 @@ class SparkWork:
     def __init__(
         self,
         session: SparkSession,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         schema_of_feed: Callable[[str], Schema | None],
@@ -135,7 +135,7 @@ class SparkWork:
 
     # Derived tables
 
-    def _lookup(self, job: Job) -> Lookup:
+    def _lookup(self, job: Job) -> FileLookup:
         def find(
             table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
         ) -> Slice:
@@ -203,6 +203,6 @@ def _hidden(definition: Definition) -> Schema:
     if definition.table.is_base:
         return (COLUMN,)
     view = definition.view
-    if view is not None and isinstance(view.how, Aggregate) and definition.table.foldable:
+    if view is not None and isinstance(view.how, AggregateWay) and definition.table.foldable:
         return view.how.state
     return ()

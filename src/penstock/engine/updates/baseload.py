@@ -23,15 +23,14 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import expr
 
-from penstock.declare.warehouse import Definition, Warehouse
+from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
 from penstock.engine.updates.cleanup import delete_files
 from penstock.engine.updates.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.updates.load import QUARANTINE, FeedReader, base_rows, refused_of
-from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
+from penstock.engine.updates.provenance import COLUMN, FILE, instant_of, spans_by_file
 from penstock.engine.updates.rows import RowsProblem, Staged, Writer, quoted, read_files, within
 from penstock.engine.updates.text_values import text
-from penstock.engine.updates.times import instant_of
 from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
 from penstock.model.grain import WHOLE, Fixed, Grain, zone_of
@@ -46,7 +45,7 @@ from penstock.tables.footer import read_footer
 
 
 @dataclass(frozen=True)
-class Loaded:
+class StagedLoad:
     """What a load staged for each table, and how many rows of its files were refused."""
 
     staged: dict[str, Staged]
@@ -59,7 +58,7 @@ class BaseLoad:
     """One job of one base table."""
 
     session: SparkSession
-    warehouse: Warehouse
+    warehouse: Definitions
     store: Store
     catalogue: Catalogue
     flows: FlowWork
@@ -562,7 +561,9 @@ class BaseLoad:
         root = self.catalogue.folder(own.name)
         return self.writer.stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, [FILE])
 
-    def _stage_files(self, files: Sequence[FeedFile], folder: str, only: Callable[[Definition], str | None]) -> Loaded:
+    def _stage_files(
+        self, files: Sequence[FeedFile], folder: str, only: Callable[[Definition], str | None]
+    ) -> StagedLoad:
         """Stage the rows of files, of each table those that are wanted."""
         size = sum(file.size_bytes for file in files)
         arrived = max(file.arrived_us for file in files)
@@ -573,14 +574,14 @@ class BaseLoad:
             condition = only(self.definition)
             rows = rows if condition is None else rows.where(condition)
             staged = {self.job.table: self._stage(rows, self.definition, folder, size)}
-            return Loaded(staged, self._refused_of(files, arrived, seen, staged))
+            return StagedLoad(staged, self._refused_of(files, arrived, seen, staged))
         except RowsProblem:
             raise
         except (PySparkException, Py4JJavaError) as error:
             self._find_bad_files(files, error)
             raise
 
-    def _run_flow(self, files: Sequence[FeedFile], folder: str, only: Callable[[Definition], str | None]) -> Loaded:
+    def _run_flow(self, files: Sequence[FeedFile], folder: str, only: Callable[[Definition], str | None]) -> StagedLoad:
         """A flow over the rows, which carry the numbers of their files. Where a function of the user's may lose those, over
         each file by itself."""
         assert self.definition.flow is not None
@@ -598,7 +599,7 @@ class BaseLoad:
             self.reports.append(report)
             for name, found in made.items():
                 staged.setdefault(name, []).append(found)
-        return Loaded(
+        return StagedLoad(
             {
                 name: Staged(parts[0].folder, parts[0].schema, tuple(one for part in parts for one in part.files))
                 for name, parts in staged.items()

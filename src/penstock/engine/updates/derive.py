@@ -14,13 +14,13 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.declare.sql.view import Aggregate, Rowwise
-from penstock.declare.warehouse import Definition, Warehouse
+from penstock.declare.sql.view import AggregateWay, Rowwise
+from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.spark.session import settings_kept
+from penstock.engine.updates.provenance import time_range
 from penstock.engine.updates.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
 from penstock.engine.updates.rows import within as rows_within
 from penstock.engine.updates.shared_scan import SharedReads
-from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.graph import Graph
@@ -46,7 +46,7 @@ class Slice:
         return sum(file.size_bytes for file in self.files)
 
 
-class Lookup(Protocol):
+class FileLookup(Protocol):
     """The files of a table at the job's snapshot: those of some partitions, or all; only those with content after a
     snapshot; described by the statistics of one column."""
 
@@ -56,7 +56,7 @@ class Lookup(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class TableOutput:
     """Rows for some partitions of a table, which replace what is there or come in addition."""
 
     frame: DataFrame
@@ -96,9 +96,9 @@ class Derivation:
     def __init__(
         self,
         session: SparkSession,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         job: Job,
-        lookup: Lookup,
+        lookup: FileLookup,
         shared: SharedReads | None = None,
     ) -> None:
         self.session = session
@@ -111,7 +111,7 @@ class Derivation:
         self.grain = self.definition.table.grain
         self.bytes = 0
 
-    def outputs(self) -> tuple[list[Output], str]:
+    def outputs(self) -> tuple[list[TableOutput], str]:
         """What to write, and in a few words how it was computed."""
         if not self._folds():
             return [self._recompute(self.job.pieces)], "full"
@@ -135,7 +135,7 @@ class Derivation:
             return False
         view = self.definition.view
         assert view is not None
-        if isinstance(view.how, Aggregate) and view.how.state:
+        if isinstance(view.how, AggregateWay) and view.how.state:
             # Files rewritten by someone else lost what folding needs.
             stored = self.lookup(self.job.table, partitions_of(self.job.pieces), None).files
             wanted = {column.name for column in view.how.state}
@@ -144,7 +144,7 @@ class Derivation:
 
     # Full
 
-    def _recompute(self, pieces: Sequence[Piece]) -> Output:
+    def _recompute(self, pieces: Sequence[Piece]) -> TableOutput:
         """A partition keeps the rows of what the view gives for it whose time lies in it."""
         partitions = partitions_of(list(pieces))
         if self.grain is WHOLE or not self.graph.has_time[self.job.table]:
@@ -158,7 +158,7 @@ class Derivation:
             frame = (
                 reduce(DataFrame.unionAll, frames) if frames else self._view(single[0], single[0].intervals[0]).limit(0)
             )
-        return Output(frame, partitions, False, self.bytes, self._hidden())
+        return TableOutput(frame, partitions, False, self.bytes, self._hidden())
 
     def has_input(self, partition: PartitionSet) -> bool:
         """A partition exists only where some source has rows for it: an aggregate without GROUP BY would else give a row
@@ -174,7 +174,7 @@ class Derivation:
 
     def _hidden(self) -> tuple[str, ...]:
         view = self.definition.view
-        if view is None or not isinstance(view.how, Aggregate) or not self.definition.table.foldable:
+        if view is None or not isinstance(view.how, AggregateWay) or not self.definition.table.foldable:
             return ()
         return tuple(column.name for column in view.how.state)
 
@@ -187,7 +187,7 @@ class Derivation:
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)
         sql = view.sql
-        if isinstance(view.how, Aggregate) and self.definition.table.foldable:
+        if isinstance(view.how, AggregateWay) and self.definition.table.foldable:
             sql = view.how.delta_sql  # over all rows it gives the whole result, with the state that folding needs
         if view.parameters:
             assert one is not None
@@ -260,7 +260,7 @@ class Derivation:
 
     # Folding
 
-    def _fold(self, groups: list[list[Piece]]) -> Output:
+    def _fold(self, groups: list[list[Piece]]) -> TableOutput:
         """Fold what came into what is stored; one scan per group of pieces that lack the same rows, one write."""
         view = self.definition.view
         assert view is not None
@@ -268,24 +268,24 @@ class Derivation:
         delta = reduce(DataFrame.unionAll, deltas)
         partitions = partitions_of([piece for pieces in groups for piece in pieces])
         if isinstance(view.how, Rowwise):
-            return Output(delta, partitions, True, self.bytes)
-        assert isinstance(view.how, Aggregate)
+            return TableOutput(delta, partitions, True, self.bytes)
+        assert isinstance(view.how, AggregateWay)
         stored = self.lookup(self.job.table, partitions, None)
         self.bytes += stored.size_bytes
         if not stored.files:
-            return Output(delta, partitions, False, self.bytes, self._hidden())
+            return TableOutput(delta, partitions, False, self.bytes, self._hidden())
         both = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes).unionAll(delta)
         if self.bytes <= SMALL_BYTES:
             both = both.coalesce(1)
         both.createOrReplaceTempView("_penstock_rows")
         merged = self.session.sql(view.how.group_sql("_penstock_rows"))
-        return Output(merged, partitions, False, self.bytes, self._hidden())
+        return TableOutput(merged, partitions, False, self.bytes, self._hidden())
 
     def _delta(self, pieces: list[Piece]) -> DataFrame:
         """What rows that the partitions do not contain yet give: all of newer files, and of older ones those that
         waited for the trailing edge."""
         view = self.definition.view
-        assert view is not None and isinstance(view.how, Rowwise | Aggregate)
+        assert view is not None and isinstance(view.how, Rowwise | AggregateWay)
         (edge,) = self.graph.into[self.job.table]
         need = pieces[0].need
         within = _unless_everything(edge.map.required(partitions_of(pieces)))

@@ -17,10 +17,10 @@ from py4j.protocol import Py4JJavaError
 from sqlalchemy import Connection
 
 from penstock.control.events import Event, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import UNREAD
 from penstock.engine.updates.cleanup import job_folder
-from penstock.engine.updates.times import time_range
+from penstock.engine.updates.provenance import time_range
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of
@@ -29,7 +29,7 @@ from penstock.model.schema import Schema
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.store.store import Fenced, Store
-from penstock.tables import Catalogue, Change, DataFile, Note, SchemaConflict
+from penstock.tables import Catalogue, DataFile, Note, Publication, SchemaConflict
 
 
 class BadFiles(PenstockError):
@@ -88,7 +88,7 @@ Step = Callable[[str], None]
 class Executor:
     def __init__(
         self,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         compute: Compute,
@@ -324,13 +324,13 @@ class Executor:
             self.store.append(conn, events)
 
 
-def _changes(made: Sequence[Made]) -> list[Change]:
+def _changes(made: Sequence[Made]) -> list[Publication]:
     """One change per table: a job may both add to a table and replace partitions of it."""
     by_table: dict[str, list[Made]] = {}
     for part in made:
         by_table.setdefault(part.table, []).append(part)
     return [
-        Change(
+        Publication(
             table,
             parts[0].schema or parts[-1].schema,
             None

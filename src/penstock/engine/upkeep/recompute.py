@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.state import State
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.spark.session import session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.executor import Computed, explain_error
@@ -51,7 +51,7 @@ class Recompute:
     def __init__(
         self,
         session: SparkSession,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         schema_of_feed: Callable[[str], Schema | None],

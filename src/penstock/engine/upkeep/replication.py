@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from uuid import uuid4
 
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.desk.versions import QueryError, consistent_versions
 from penstock.engine.upkeep.identity import read_claim
 from penstock.errors import PenstockError
@@ -49,7 +49,7 @@ class Replicator:
     def __init__(
         self,
         name: str,
-        warehouse: Warehouse,
+        warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
         now_us: Callable[[], int],
@@ -206,7 +206,7 @@ class Replicator:
 class Replication:
     """All replicas of a project, each filled by a thread of its own while the project runs."""
 
-    def __init__(self, warehouse: Warehouse, store: Store, catalogue: Catalogue, now_us: Callable[[], int]) -> None:
+    def __init__(self, warehouse: Definitions, store: Store, catalogue: Catalogue, now_us: Callable[[], int]) -> None:
         self._stop = threading.Event()
         self._replicators = replicators(warehouse, store, catalogue, now_us, self._stop.is_set)
         self._threads: list[threading.Thread] = []
@@ -243,7 +243,7 @@ def _tried(work: Callable[[], object]) -> bool:
 
 
 def replicators(
-    warehouse: Warehouse,
+    warehouse: Definitions,
     store: Store,
     catalogue: Catalogue,
     now_us: Callable[[], int],

@@ -33,7 +33,7 @@ from penstock.engine.upkeep.identity import (
     read_mark,
     write_mark,
 )
-from penstock.engine.upkeep.presence import note_missed
+from penstock.engine.upkeep.retention import note_missed
 from penstock.engine.upkeep.verify import Progress, silent
 from penstock.errors import PenstockError
 from penstock.store import schema as state_tables
@@ -201,7 +201,7 @@ def _forget(database: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedFiles:
     before: str
     now: str
     files: int
@@ -209,7 +209,9 @@ class Moved:
     left: int
 
 
-def move(declarations: Declarations, target: Path, now_us: Callable[[], int], *, progress: Progress = silent) -> Moved:
+def move(
+    declarations: Declarations, target: Path, now_us: Callable[[], int], *, progress: Progress = silent
+) -> MovedFiles:
     """Bring the data files to another folder and have the project use that."""
     new = (declarations.folder / target).resolve()
     store, catalogue = Store(declarations.store_url), Catalogue(declarations.data_path)
@@ -265,7 +267,7 @@ def _may_move(store: Store, identity: Identity, new: Path) -> None:
         raise RestoreError(f"{new} is not empty.\nName a new or empty folder.")
 
 
-def _finish_moving(store: Store, catalogue: Catalogue, progress: Progress) -> Moved:
+def _finish_moving(store: Store, catalogue: Catalogue, progress: Progress) -> MovedFiles:
     """Take away what the project has in the folder where it was."""
     with store.read() as conn:
         before = store.fact(conn, _MOVED)
@@ -292,4 +294,4 @@ def _finish_moving(store: Store, catalogue: Catalogue, progress: Progress) -> Mo
     left = sum(len(names) for _, _, names in os.walk(old))
     with store.write() as conn:
         conn.execute(delete(state_tables.fact).where(state_tables.fact.c.name == _MOVED))
-    return Moved(before, catalogue.data_path, len(inside), left)
+    return MovedFiles(before, catalogue.data_path, len(inside), left)

@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 
 from penstock.control.events import BackfillRequested
 from penstock.control.state import State
-from penstock.declare.warehouse import Warehouse
+from penstock.declare.warehouse import Definitions
 from penstock.engine.updates.cleanup import job_folder
-from penstock.engine.upkeep.presence import missed, note_missed
+from penstock.engine.upkeep.retention import missed, note_missed
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, PartitionSet
@@ -130,7 +130,7 @@ def held(store: Store, catalogue: Catalogue, now_us: Callable[[], int]) -> Itera
 
 @dataclass
 class Verifier:
-    warehouse: Warehouse
+    warehouse: Definitions
     store: Store
     catalogue: Catalogue
     now_us: Callable[[], int]

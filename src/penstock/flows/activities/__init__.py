@@ -2,12 +2,10 @@
 
 from penstock.flows.activities.base import BAD, UNKNOWN, Activity, Bad, Check, Shape, Sql, Typed, Wrong
 from penstock.flows.activities.checks import Filter, HasType, InDomain, Matches, NotNull
-from penstock.flows.activities.columns import Derive, Drop, Reformat, Select
+from penstock.flows.activities.columns import BlackBox, Derive, Drop, Reformat, Route, Select, Split
 from penstock.flows.activities.combine import Join, Lookup, SortedUnion, Union
-from penstock.flows.activities.function import BlackBox
-from penstock.flows.activities.group import Aggregate, Deduplicate, Gather, Part, Pivot, Sort, Unpivot
+from penstock.flows.activities.group import Aggregate, Deduplicate, Gather, GroupPart, Pivot, Sort, Unpivot
 from penstock.flows.activities.history import AttachKey, Difference, NewKeys, Overwrite, Versions
-from penstock.flows.activities.route import Route, Split
 
 __all__ = [
     "BAD",
@@ -24,6 +22,7 @@ __all__ = [
     "Drop",
     "Filter",
     "Gather",
+    "GroupPart",
     "HasType",
     "InDomain",
     "Join",
@@ -32,7 +31,6 @@ __all__ = [
     "NewKeys",
     "NotNull",
     "Overwrite",
-    "Part",
     "Pivot",
     "Reformat",
     "Route",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from penstock.flows.activities.base import (
     Activity,
@@ -12,6 +12,7 @@ from penstock.flows.activities.base import (
     Sql,
     Wrong,
     column,
+    condition,
     names,
     of_group,
     of_row,
@@ -19,7 +20,7 @@ from penstock.flows.activities.base import (
     pick,
     with_columns,
 )
-from penstock.model.schema import Column, Schema
+from penstock.model.schema import Column, Schema, WrongColumns, parse_ddl
 
 Expressions = tuple[tuple[str, str], ...]
 """(name, expression) pairs."""
@@ -119,3 +120,65 @@ def typed_all(
     if wrong:
         raise Wrong(*wrong)
     return tuple(new), reads
+
+
+# A function of the user's, of which only the columns that it gives are known.
+
+
+@dataclass(frozen=True)
+class BlackBox(Activity):
+    """A function from DataFrames to a DataFrame."""
+
+    kind: ClassVar[str] = "function"
+    # What it does with its rows cannot be known.
+    blocking: ClassVar[bool] = True
+
+    function: Callable[..., Any] = field(default=lambda rows: rows, repr=False)
+    gives: str = ""
+    # Stands for the code where flows are compared.
+    fingerprint: str = ""
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        try:
+            columns = parse_ddl(self.gives)
+        except WrongColumns as error:
+            raise Wrong(f"gives={self.gives!r}: {error}") from None
+        return Shape(columns, None, frozenset(column.name for column in columns))
+
+
+# One input, several outputs. Each output is an activity of its own, so that planning sees the fan-out.
+
+
+@dataclass(frozen=True)
+class Route(Activity):
+    """Rows for which a condition is true, and none of those before it: each row goes one way only. Without a condition
+    the rows that no other output takes."""
+
+    kind: ClassVar[str] = "route"
+    by_row: ClassVar[bool] = True
+    expressed: ClassVar[tuple[str, ...]] = ("condition", "before")
+
+    condition: str | None = None
+    before: tuple[str, ...] = ()
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        (rows,) = inputs
+        if self.condition is None and not self.before:
+            raise Wrong("route names no condition")
+        tests = (*self.before, *([self.condition] if self.condition is not None else []))
+        return Shape(rows, frozenset().union(*(condition(test, rows, sql) for test in tests)))
+
+
+@dataclass(frozen=True)
+class Split(Activity):
+    """Some columns of every row."""
+
+    kind: ClassVar[str] = "split"
+    row_wise: ClassVar[bool] = True
+    by_row: ClassVar[bool] = True
+
+    columns: tuple[str, ...] = ()
+
+    def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
+        (rows,) = inputs
+        return Shape(pick(rows, self.columns), frozenset())

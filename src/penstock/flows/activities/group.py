@@ -81,7 +81,7 @@ class Gather(Activity):
 
 
 @dataclass(frozen=True)
-class Part(Activity):
+class GroupPart(Activity):
     """The groups of one aggregate among those of several."""
 
     kind: ClassVar[str] = "part"

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.flows.archetypes import ARCHETYPES
-from penstock.flows.composites import COMPOSITES
+from penstock.flows.composites import COMPOSITES, break_into_subflows
 from penstock.flows.graph import FlowGraph
-from penstock.flows.subflows import break_into_subflows
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.papers.flows import Machine, simulate_flow
 from penstock.papers.flows.policies import find_operator_policy
 from penstock.papers.flows.policies.mixed import Mixed
-from penstock.sim.rows import Row, averages
+from penstock.sim.outcome import Row, averages
 
 RR, MC, MM, MP = "round-robin", "minimum-cost", "minimum-memory", "mixed"
 MC_WIDE = "minimum-cost, all processors"

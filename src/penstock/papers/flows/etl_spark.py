@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.papers.flows.policies import find_operator_policy
-from penstock.sim.rows import Row, averages
+from penstock.sim.outcome import Row, averages
 
 PLAN = "staging plan"
 POLICIES = ("round-robin", "minimum-cost", "minimum-memory", "mixed", PLAN)

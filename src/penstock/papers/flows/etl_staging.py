@@ -19,7 +19,7 @@ from penstock.flows.ordering import (
 from penstock.flows.staging import plan_staging, tasks_of
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.flows.random_flows import random_flow
-from penstock.sim.rows import Row, averages
+from penstock.sim.outcome import Row, averages
 
 STRATA, PARALLEL, GREEDY, PLAN = "mixed (strata)", "whole strata at once", "minimum-memory (greedy)", "plan"
 

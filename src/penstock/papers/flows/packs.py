@@ -26,7 +26,7 @@ from penstock.engine.flows import history  # noqa: F401  (registers its activiti
 from penstock.engine.flows.realise import Inputs, realise
 from penstock.engine.updates.rows import read_files, struct_of
 from penstock.flows.activities import Activity, Lookup, Union
-from penstock.flows.description import Source, Target, TypedFlow
+from penstock.flows.description import FlowSource, Target, TypedFlow
 from penstock.flows.graph import FlowError
 from penstock.model.schema import Schema
 from penstock.papers.flows.policies import Operator, OperatorPolicy
@@ -47,7 +47,7 @@ class Pack:
 
 
 @dataclass(eq=False)
-class Queue:
+class PackQueue:
     provider: str
     limit: float
     packs: deque[Pack] = field(default_factory=deque)
@@ -66,9 +66,9 @@ class _Working:
     """One node at work."""
 
     name: str
-    does: Source | Target | Activity
-    inputs: list[Queue]
-    outputs: list[Queue] = field(default_factory=list)
+    does: FlowSource | Target | Activity
+    inputs: list[PackQueue]
+    outputs: list[PackQueue] = field(default_factory=list)
     # Of a source: what is still to be read. Of an activity that needs everything first: what it has, by input.
     left: deque[DataFrame] = field(default_factory=deque)
     stored: dict[str, list[Pack]] = field(default_factory=dict)
@@ -106,9 +106,9 @@ class PacksRun:
         stored = self.policy.staged_edges()
         self.nodes: dict[str, _Working] = {}
         for step in flow.flow.steps:
-            queues = [Queue(p, float("inf") if (p, step.name) in stored else queue_packs) for p in step.inputs]
+            queues = [PackQueue(p, float("inf") if (p, step.name) in stored else queue_packs) for p in step.inputs]
             node = _Working(step.name, step.does, queues)
-            if isinstance(step.does, Source):
+            if isinstance(step.does, FlowSource):
                 node.left.extend(sources[step.does.table])
             for queue in queues:
                 self.nodes[queue.provider].outputs.append(queue)
@@ -148,7 +148,7 @@ class PacksRun:
     def _can_run(self, node: _Working) -> bool:
         if node.finished:
             return False
-        if isinstance(node.does, Source):
+        if isinstance(node.does, FlowSource):
             return bool(node.left) and not self._blocked(node)
         if self._collects(node):
             return any(queue.packs for queue in node.inputs) or (self._ended(node) and not self._blocked(node))
@@ -186,7 +186,7 @@ class PacksRun:
         self._close()
 
     def _one(self, node: _Working) -> None:
-        if isinstance(node.does, Source):
+        if isinstance(node.does, FlowSource):
             self._give(node, node.left.popleft())
         elif isinstance(node.does, Target):
             (queue,) = node.inputs
@@ -248,7 +248,7 @@ class PacksRun:
         kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
         count = kept.count()
         self.queries += 1
-        if isinstance(node.does, Source):
+        if isinstance(node.does, FlowSource):
             node.rows_in += count
         node.rows_out += count
         if not count or not node.outputs:
@@ -266,7 +266,7 @@ class PacksRun:
         for node in self.nodes.values():
             if node.finished:
                 continue
-            if isinstance(node.does, Source):
+            if isinstance(node.does, FlowSource):
                 node.finished = not node.left
             elif self._ended(node):
                 # One that needs everything first has still to give what it made of it.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.engine.flows.memory import storage_bytes
+from penstock.engine.flows.progress import storage_bytes
 from penstock.engine.flows.run import FlowRun, World
 from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
 from penstock.engine.updates.rows import Staged, Writer, read_files

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from penstock.papers.queries.workload import Workload
-from penstock.queries.contract import NAIVE, Weights
+from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, UpdateJob
 
@@ -41,7 +41,7 @@ class Served:
     update_busy: float
     memory: Any
 
-    def usm(self, weights: Weights) -> float:
+    def usm(self, weights: OutcomeWeights) -> float:
         worth = (
             weights.success * self.success
             - weights.rejected * self.rejected
@@ -51,7 +51,7 @@ class Served:
         return worth / max(1, self.queries)
 
 
-def serve(load: Workload, policy: QueryPolicy, weights: Weights = NAIVE, seed: int = 0) -> Served:
+def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, seed: int = 0) -> Served:
     items = Items.of(load.cost_s, load.period_s)
     situation = QuerySituation(items, weights)
     memory = policy.begin(items, weights)

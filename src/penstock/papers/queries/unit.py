@@ -15,21 +15,21 @@ from typing import Any
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.papers.queries.processor import Served, serve
 from penstock.papers.queries.workload import TRACES, VOLUMES, Load, workload
-from penstock.queries.contract import NAIVE, Weights
+from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.policies import DEFAULT, POLICIES
-from penstock.sim.rows import Row, averages, grouped
+from penstock.sim.outcome import Row, averages, grouped
 
 Parameters = Mapping[str, Any]
 
 # Table 2, and Fig. 4: weights of success, rejection, missed deadline, stale answer.
 WEIGHTINGS = {
     "naive": NAIVE,
-    "high C_r < 1": Weights(1, 0.5, 0.1, 0.1),
-    "high C_fm < 1": Weights(1, 0.1, 0.5, 0.1),
-    "high C_fs < 1": Weights(1, 0.1, 0.1, 0.5),
-    "high C_r > 1": Weights(1, 5, 1, 1),
-    "high C_fm > 1": Weights(1, 1, 5, 1),
-    "high C_fs > 1": Weights(1, 1, 1, 5),
+    "high C_r < 1": OutcomeWeights(1, 0.5, 0.1, 0.1),
+    "high C_fm < 1": OutcomeWeights(1, 0.1, 0.5, 0.1),
+    "high C_fs < 1": OutcomeWeights(1, 0.1, 0.1, 0.5),
+    "high C_r > 1": OutcomeWeights(1, 5, 1, 1),
+    "high C_fm > 1": OutcomeWeights(1, 1, 5, 1),
+    "high C_fs > 1": OutcomeWeights(1, 1, 1, 5),
 }
 TABLE_2 = tuple(WEIGHTINGS)[1:]
 # What these do does not depend on the weights.
@@ -51,7 +51,7 @@ COMMON: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Task:
+class UnitTask:
     experiment: str
     parameters: dict[str, Any]
     trace: str
@@ -66,12 +66,12 @@ def tasks(name: str) -> Callable[[Parameters, Sequence[int]], list[Any]]:
             for one in p[key]:
                 if one not in known:
                     raise ExperimentError(f"{key}={one}: expected some of {'; '.join(known)}")
-        return [Task(name, p, trace, p["weightings"], seed) for trace in p["traces"] for seed in seeds]
+        return [UnitTask(name, p, trace, p["weightings"], seed) for trace in p["traces"] for seed in seeds]
 
     return made
 
 
-def _runs(task: Task) -> list[tuple[str, str, Served]]:
+def _runs(task: UnitTask) -> list[tuple[str, str, Served]]:
     """(policy, weighting, what came of it)."""
     p = task.parameters
     load = Load(p["items"], p["scale"], p["skew"], p["bias"], p["finest_s"], p["load"], p["tail"])
@@ -85,7 +85,7 @@ def _runs(task: Task) -> list[tuple[str, str, Served]]:
     return found
 
 
-def work(task: Task) -> list[Row]:
+def work(task: UnitTask) -> list[Row]:
     volume, _, distribution = task.trace.partition("-")
     return [
         {
@@ -332,7 +332,7 @@ for figure, title, traces, weightings, judge, picture in (
 # Fig. 3: which updates are done
 
 
-def _work_fig3(task: Task) -> list[Row]:
+def _work_fig3(task: UnitTask) -> list[Row]:
     """By tenths of the items, from those that are read least to those that are read most: reads, updates that came, updates that were done."""
     rows: list[Row] = []
     base = {"experiment": task.experiment, "trace": task.trace, "seed": task.seed}

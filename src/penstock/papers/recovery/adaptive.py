@@ -19,8 +19,7 @@ from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import ModeChange
 from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned
-from penstock.sim.arrivals import batches
-from penstock.sim.chance import factors
+from penstock.sim.arrivals import batches, factors
 from penstock.sim.scenario import Scenario, us
 
 # More files than this save hardly any start-up.
@@ -33,7 +32,7 @@ class File(NamedTuple):
 
 
 @dataclass(slots=True)
-class Job:
+class TaskJob:
     table: str
     # 1 for the first of its table.
     number: int
@@ -53,7 +52,7 @@ Duration = Callable[[str, int, int, int], int]
 
 @dataclass
 class Ran:
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[TaskJob] = field(default_factory=list)
     changes: list[ModeChange] = field(default_factory=list)
     # Of each table the times at which the trailing edge moved, and at which it got fresher: (time, edge).
     edges: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -61,7 +60,7 @@ class Ran:
     # The largest load (6) that was ever reserved.
     load: float = 0.0
 
-    def of(self, table: str) -> list[Job]:
+    def of(self, table: str) -> list[TaskJob]:
         return [job for job in self.jobs if job.table == table]
 
     def lags(self, table: str) -> list[tuple[int, int]]:
@@ -143,7 +142,7 @@ class _Run:
         self.count = dict.fromkeys(tables, 0)
         self.ran = Ran(edges={t: [] for t in tables}, fresh={t: [] for t in tables})
         modes.changes = self.ran.changes
-        self.running: dict[str, Job] = {}
+        self.running: dict[str, TaskJob] = {}
         # (time, 0 = end | 1 = arrival | 2 = return, sequence, table)
         self.heap: list[tuple[int, int, int, str]] = []
         self.sequence = 0
@@ -217,7 +216,9 @@ class _Run:
         self.modes.starts(now, table)
         progress = self.modes[table]
         self.count[table] += 1
-        job = Job(table, self.count[table], now, now, recovering=progress.recovering, background=progress.background)
+        job = TaskJob(
+            table, self.count[table], now, now, recovering=progress.recovering, background=progress.background
+        )
         if not progress.background and progress.last is not None:
             job.release_us, job.deadline_us = progress.last
         if table in self.feeds:

@@ -19,7 +19,7 @@ from penstock.requests.job import Job
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
 from penstock.sim.arrivals import Batch
-from penstock.sim.rows import Row, average, grouped
+from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, Scenario, SimTable, us
 
@@ -41,7 +41,7 @@ def section7(p: Mapping[str, Any], outage_s: float, phases: str) -> Scenario:
     return Scenario(tuple(tables), "aus-section7", p["tracks"], p["horizon_s"], p["jitter"], outages=outages)
 
 
-class Watched(Simulation):
+class WatchedRun(Simulation):
     """A run through the controller that notes how far data have come and how fresh tables are."""
 
     def __init__(self, scenario: Scenario, policy: str, seed: int) -> None:
@@ -80,7 +80,7 @@ def runs(point: Point) -> list[tuple[str, str, Ran, Model | None]]:
             model = model_of(scenario, worst=provision == "worst", merge=policy == OURS)
             found.append((policy, provision, simulate(scenario, model, point.seed, plain=policy == PLAIN), model))
     for policy in point.parameters["policies"]:
-        watched = Watched(scenario, policy, point.seed)
+        watched = WatchedRun(scenario, policy, point.seed)
         watched.run()
         found.append((policy, "-", watched.ran, None))
     return found

@@ -15,7 +15,7 @@ from penstock.papers.recovery.adaptive import File, Ran, run
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.reweighting import Released
 from penstock.scheduling.recovery.tasks import RecoveryTask
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 # A time unit of the paper is a second here.
 UNIT = SECOND_US

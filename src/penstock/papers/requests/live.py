@@ -27,7 +27,7 @@ from penstock.model.time import END_US, SECOND_US
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.sim.driver import ARRIVAL, END, Driver
-from penstock.sim.rows import Row
+from penstock.sim.outcome import Row
 
 Parameters = Mapping[str, Any]
 RunTime = Callable[[str, Random], float]
@@ -46,7 +46,7 @@ class Arrival:
 
 
 @dataclass
-class Outcome:
+class DoneWork:
     """What was done. Updates count partitions."""
 
     updates: Counter[str] = field(default_factory=Counter)
@@ -80,7 +80,7 @@ def run_live(
     *,
     extent: PartitionSet = EVERYTHING,
     rounds: int = 1,
-) -> Outcome:
+) -> DoneWork:
     """All changes through the tables, from rest to rest. Any number of updates may run at a time. `extent` is what tables with
     partitions hold before. All is loaded so many `rounds` first, so that run times are learned."""
     return _Live(tables, arrivals, run_time, rng, extent, rounds).outcome
@@ -98,7 +98,7 @@ class _Live(Driver):
     ) -> None:
         super().__init__()
         self.run_time, self.rng = run_time, rng
-        self.outcome = Outcome()
+        self.outcome = DoneWork()
         self.ranges: dict[str, PartitionSet] = {}
         self.snapshot = self.rest_us = 0
         # When the changes of each table came; and of each table, how many changes of which table it contains.
@@ -117,7 +117,7 @@ class _Live(Driver):
         for number in range(rounds):
             loads = [t.name for t in made if t.is_base and (number == 0 or t.partition == "none")]
             self._through(Arrival(0.0, name, extent, file=True) for name in loads)
-        self.outcome = Outcome()
+        self.outcome = DoneWork()
         self.rest_us = self.kernel.now_us
         self._through(arrivals)
 

@@ -14,7 +14,7 @@ from penstock.model.time import DAY_US, HOUR_US, SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.requests.live import Arrival, flat, graph_of, minutes, points, run_live, whole
 from penstock.requests.plan import Backfill, Campaign, plan
-from penstock.sim.rows import Row, average, averages, grouped
+from penstock.sim.outcome import Row, average, averages, grouped
 
 NAIVE, FILES, BACKFILLS = "naive", "files", "backfills"
 

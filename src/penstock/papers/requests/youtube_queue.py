@@ -18,7 +18,7 @@ from penstock.papers.requests.live import Arrival, flat, minutes, points, run_li
 from penstock.papers.requests.printed import printed_recursion
 from penstock.requests.budget import Pipeline, even, split
 from penstock.requests.closure import best_closure, descendants
-from penstock.sim.rows import Row, average, averages
+from penstock.sim.outcome import Row, average, averages
 
 # Three tables that are loaded, one that is made from them, three that are made from that.
 LOADED, BUSINESS = ("load0", "load1", "load2"), ("use0", "use1", "use2")

@@ -18,8 +18,8 @@ from penstock.papers.experiment import Experiment, ExperimentError, Finding, Pic
 from penstock.papers.scheduling.families import FAMILIES, drawn
 from penstock.papers.scheduling.golab import check_policy
 from penstock.scheduling.policies import DEFAULT
-from penstock.sim.lateness import measure
-from penstock.sim.rows import Row
+from penstock.sim.lean import measure
+from penstock.sim.outcome import Row
 
 BEST = "the best of the paper"
 PLAIN, FIFO = "max-benefit", "fifo"
@@ -41,7 +41,7 @@ _NOISE = 3  # so many standard errors
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkloadTask:
     family: str
     seed: int
     runs: int
@@ -63,13 +63,13 @@ def _tasks(parameters: Mapping[str, Any], seeds: Sequence[int]) -> list[Any]:
     for policy in (p["policy"], *p["against"]):
         check_policy("against" if policy != p["policy"] else "policy", policy)
     return [
-        Task(family, seed, p["runs"], p["events"], p["policy"], p["against"])
+        WorkloadTask(family, seed, p["runs"], p["events"], p["policy"], p["against"])
         for seed in seeds
         for family in p["families"]
     ]
 
 
-def work(task: Task) -> list[Row]:
+def work(task: WorkloadTask) -> list[Row]:
     made = drawn(task.family, task.seed, task.events)
     # By policy, the lateness in each run.
     late: dict[str, list[float]] = {}

@@ -25,7 +25,7 @@ from penstock.papers.scheduling.golab import (
     work,
 )
 from penstock.scheduling.policies import DEFAULT
-from penstock.sim.rows import Row, average
+from penstock.sim.outcome import Row, average
 
 RESERVE = "reserve / max-benefit"
 CHAIN = "max-benefit / inherit=chain"

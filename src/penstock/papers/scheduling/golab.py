@@ -17,8 +17,8 @@ from typing import Any
 from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.scheduling.policies import PolicyNameError, find_policy
-from penstock.sim.lateness import measure
-from penstock.sim.rows import Row, averages, grouped
+from penstock.sim.lean import measure
+from penstock.sim.outcome import Row, averages, grouped
 from penstock.sim.scenario import Scenario, SimTable, Slowdown, loaded_to
 
 Parameters = Mapping[str, Any]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.queries.policies.admitting import Admitting
-from penstock.queries.policies.immediate import Immediate
+from penstock.queries.policies.base import Admitting, Immediate, OnDemand
 from penstock.queries.policies.max_satisfaction import MaxSatisfaction
-from penstock.queries.policies.on_demand import OnDemand
 from penstock.queries.policies.qmf import Qmf
 from penstock.queries.policies.unit import Unit, UnitOnDemand
 from penstock.queries.situation import QueryPolicy

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
-from penstock.queries.contract import Weights
+from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy
 from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, Waiting, refresh_s
@@ -81,7 +81,7 @@ class MaxSatisfaction(BasePolicy):
     updates: Updates = "demand"
     refreshes = True
 
-    def begin(self, items: Items, weights: Weights) -> KeptQueries:
+    def begin(self, items: Items, weights: OutcomeWeights) -> KeptQueries:
         return KeptQueries()
 
     def admit(self, situation: QuerySituation, query: Query, memory: KeptQueries) -> Cause | None:

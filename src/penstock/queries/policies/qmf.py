@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from penstock.queries.admission import checked
-from penstock.queries.contract import Weights
+from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.policies.base import BasePolicy
+from penstock.queries.policies.base import BasePolicy, checked
 from penstock.queries.situation import Items, Query, QuerySituation, Updates
 
 MISSES, FRESH, BUSY = 0.05, 0.95, 0.98
@@ -46,7 +45,7 @@ class Qmf(BasePolicy):
     def __init__(self, every_s: float = 1000.0) -> None:
         self.every_s = every_s
 
-    def begin(self, items: Items, weights: Weights) -> Loop:
+    def begin(self, items: Items, weights: OutcomeWeights) -> Loop:
         return Loop([0] * len(items), [0] * len(items))
 
     def admit(self, situation: QuerySituation, query: Query, memory: Loop) -> Cause | None:

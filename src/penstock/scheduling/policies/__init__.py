@@ -12,22 +12,14 @@ from typing import Any, TypeVar
 from penstock.scheduling.guard import bound
 from penstock.scheduling.jobs import UpdatePolicy
 from penstock.scheduling.naming import PolicyNameError, make, nearest, parse
-from penstock.scheduling.placement.base import Placement
+from penstock.scheduling.placement.base import Global, Placement
 from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
-from penstock.scheduling.placement.everywhere import Global
 from penstock.scheduling.placement.hold import Hold
 from penstock.scheduling.placement.proportional import Proportional
 from penstock.scheduling.placement.reserve import Reserve
 from penstock.scheduling.policies.composed import Composed
-from penstock.scheduling.policies.edf import Edf
-from penstock.scheduling.policies.edf_p import EdfP
-from penstock.scheduling.policies.fifo import Fifo
-from penstock.scheduling.policies.index import IndexPolicy
-from penstock.scheduling.policies.lookahead import Lookahead
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import Edf, EdfP, Fifo, IndexPolicy, Lookahead, MaxBenefit, Random, Youngest
 from penstock.scheduling.policies.patient import Patient
-from penstock.scheduling.policies.random_order import Random
-from penstock.scheduling.policies.youngest import Youngest
 from penstock.scheduling.recovery.policy import Adaptive
 
 ORDERS: dict[str, Callable[..., IndexPolicy]] = {

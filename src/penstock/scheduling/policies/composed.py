@@ -8,8 +8,7 @@ from penstock.model.graph import Graph
 from penstock.scheduling.chopping import Chop
 from penstock.scheduling.inheritance import DEFAULT_K, inherited
 from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation
-from penstock.scheduling.placement.base import Placement, Ranked
-from penstock.scheduling.placement.everywhere import Global, first_on
+from penstock.scheduling.placement.base import Global, Placement, Ranked, first_on
 from penstock.scheduling.policies.index import IndexPolicy
 
 _new = tuple.__new__  # as in placement/everywhere.py

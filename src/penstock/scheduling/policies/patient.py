@@ -42,7 +42,7 @@ from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US
 from penstock.scheduling.inheritance import inherited
 from penstock.scheduling.jobs import NOTHING, Bends, ReadyJob, Situation
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import MaxBenefit
 
 # No start-up is so short, against the data of a period, that waiting would save nothing at all.
 _LEAST_START_UP = 0.01

@@ -23,7 +23,7 @@ from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situation, Start
 from penstock.scheduling.placement.base import upkeep
-from penstock.scheduling.policies.max_benefit import MaxBenefit
+from penstock.scheduling.policies.index import MaxBenefit
 from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import JobChoice

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from penstock.declare.policies import load_policies
+from penstock.declare.config import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
-from penstock.sim.rows import Row, average, grouped
+from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.sweep import sweep, told_of
 from penstock.sim.whatif.change import Changes
 from penstock.sim.whatif.recording import Crowding, Recording

@@ -15,12 +15,11 @@ from penstock.model.time import BEGIN_US, SECOND_US
 from penstock.requests.job import Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.scheduling.policies import bound, find_policy
-from penstock.sim.chance import generator
+from penstock.sim.arrivals import generator
 from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.outcome import BusySum
 from penstock.sim.whatif.change import Changes
-from penstock.sim.whatif.recording import Arrival, Contents, Crowding, Recording
-from penstock.sim.whatif.watch import TableFreshness, Watch
+from penstock.sim.whatif.recording import Arrival, Contents, Crowding, Recording, TableFreshness, Watch
 
 _AS_IT_WAS = Changes()
 

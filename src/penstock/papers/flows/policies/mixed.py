@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from penstock.flows.composites import Subflow, break_into_subflows, policy_for
 from penstock.flows.graph import FlowGraph, NodeKind
-from penstock.flows.subflows import Subflow, break_into_subflows, policy_for
 from penstock.papers.flows.policies.base import Operator, OperatorPolicy
 from penstock.papers.flows.policies.minimum_cost import MinimumCost
 from penstock.papers.flows.policies.minimum_memory import MinimumMemory
