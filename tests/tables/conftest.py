@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
 from penstock.model.schema import Column, Schema
-from penstock.tables import Catalogue, DataFile, Note, Publication
+from penstock.tables import Catalogue, DataFile, Note, TableChange
 from penstock.tables.footer import read_footer
 
 _BINARIES = [Path("/usr/lib/postgresql") / version / "bin" for version in ("17", "16", "15", "14")]
@@ -76,13 +76,13 @@ class Lake:
         pq.write_table(rows, path, **options)
         return read_footer(str(path), partition_us, str(folder))
 
-    def publish(self, *changes: Publication, note: Note = Note()) -> int:
+    def publish(self, *changes: TableChange, note: Note = Note()) -> int:
         self.clock_us += 1_000_000
         with self.begin() as conn:
             return self.catalogue.publish(conn, changes, note, self.clock_us)
 
     def append(self, table: str, schema: Schema, rows: pa.Table, partition_us: int = 0) -> int:
-        return self.publish(Publication(table, schema, (), [self.write(table, rows, partition_us)]))
+        return self.publish(TableChange(table, schema, (), [self.write(table, rows, partition_us)]))
 
     def files(self, table: str, snapshot: int | None = None, **options: Any) -> list[DataFile]:
         with self.begin() as conn:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.schema import Column
-from penstock.tables import Catalogue, Publication, RowsDeletedInPlace
+from penstock.tables import Catalogue, RowsDeletedInPlace, TableChange
 
 from .conftest import DAY_US, T0_US, Lake, columns, rows
 
@@ -43,9 +43,9 @@ def test_both_insert(lake: Lake) -> None:
     # Of unknown partition: listed for each, replaced with the whole table only.
     assert [file.begin for file in lake.files("t", within=[(DAY_US, 2 * DAY_US)])] == [1, 2, 3]
     assert [file.begin for file in lake.files("t", within=[(0, DAY_US)])] == [2]
-    lake.publish(Publication("t", S, [(0, 9 * DAY_US)], []))
+    lake.publish(TableChange("t", S, [(0, 9 * DAY_US)], []))
     assert ids(lake) == [2]
-    lake.publish(Publication("t", S, None, []))
+    lake.publish(TableChange("t", S, None, []))
     assert lake.query("SELECT count(*) FROM t") == [(0,)]
     assert lake.files("t") == []
 
@@ -121,7 +121,7 @@ def test_a_lake_of_theirs_becomes_ours(lake: Lake) -> None:
     assert all(Path(lake.catalogue.locate("odd name", file)).exists() for file in files)
     with lake.begin() as conn:
         assert list(lake.catalogue.unknown_files(conn)) == []
-    lake.publish(Publication("odd name", S, None, []))
+    lake.publish(TableChange("odd name", S, None, []))
     with lake.begin() as conn:
         # DuckDB's snapshots bear the time of the real clock, which is ahead of the test's.
         gone = lake.catalogue.expire(conn, "odd name", None, lake.clock_us + 100_000 * DAY_US, lake.clock_us)

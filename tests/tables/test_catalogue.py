@@ -18,7 +18,7 @@ from sqlalchemy import inspect, text
 
 from penstock.errors import PenstockError
 from penstock.model.schema import Column
-from penstock.tables import Catalogue, Conflict, Note, Publication, SchemaConflict
+from penstock.tables import Catalogue, Conflict, Note, SchemaConflict, TableChange
 from penstock.tables.head import read_head
 
 from .conftest import DAY_US, T0_US, Lake, columns, rows
@@ -125,10 +125,10 @@ def test_nested_types_and_their_growth(lake: Lake) -> None:
 
 def test_append_replace_and_time_travel(lake: Lake) -> None:
     first = [lake.write("t", plain(day), day * DAY_US) for day in range(3)]
-    assert lake.publish(Publication("t", PLAIN, (), first)) == 1
+    assert lake.publish(TableChange("t", PLAIN, (), first)) == 1
     lake.append("t", PLAIN, plain(10), DAY_US)
     again = lake.write("t", plain(11, 12), DAY_US)
-    assert lake.publish(Publication("t", PLAIN, [(DAY_US, 2 * DAY_US)], [again])) == 3
+    assert lake.publish(TableChange("t", PLAIN, [(DAY_US, 2 * DAY_US)], [again])) == 3
     ids = "SELECT list(id ORDER BY id) FROM t"
     assert lake.query(ids) == [([0, 2, 11, 12],)]
     assert lake.query(f"{ids} AT (VERSION => 2)") == [([0, 1, 2, 10],)]
@@ -137,7 +137,7 @@ def test_append_replace_and_time_travel(lake: Lake) -> None:
     assert lake.query("SELECT count(*), min(id), max(id) FROM t") == [(4, 0, 12)]
     assert lake.scalar("SELECT record_count FROM ducklake_table_stats") == 4
     assert lake.scalar("SELECT next_row_id FROM ducklake_table_stats") == 6
-    lake.publish(Publication("t", PLAIN, None, [lake.write("t", plain(99))]))
+    lake.publish(TableChange("t", PLAIN, None, [lake.write("t", plain(99))]))
     assert lake.query(ids) == [([99],)]
     assert [file.records for file in lake.files("t")] == [1]
 
@@ -145,7 +145,7 @@ def test_append_replace_and_time_travel(lake: Lake) -> None:
 def test_files_by_partition_and_by_content(lake: Lake) -> None:
     for day in range(4):
         lake.append("t", PLAIN, plain(day), day * DAY_US)
-    lake.publish(Publication("t", PLAIN, [(0, DAY_US)], [lake.write("t", plain(7, 8), 0)]))
+    lake.publish(TableChange("t", PLAIN, [(0, DAY_US)], [lake.write("t", plain(7, 8), 0)]))
 
     def days(**options: Any) -> list[tuple[int, int]]:
         return [(file.partition_us // DAY_US, file.content) for file in lake.files("t", **options)]
@@ -166,7 +166,7 @@ def test_many_tables_are_one_snapshot(lake: Lake) -> None:
     for number in (1, 2, 3):
         lake.publish(
             *(
-                Publication(name, PLAIN, None, [lake.write(name, plain(number))])
+                TableChange(name, PLAIN, None, [lake.write(name, plain(number))])
                 for name in ("a", "b", "odd \"name' x")
             ),
             note=Note("engine", "three tables", {"job": number}),
@@ -238,9 +238,9 @@ def test_a_refused_schema_changes_nothing(lake: Lake) -> None:
         lake.append("t", columns(id="bigint"), rows(id=[2]))
     assert lake.query("SELECT id FROM t") == [(1,)]
     with pytest.raises(SchemaConflict):
-        lake.publish(Publication("u", (), (), []))
+        lake.publish(TableChange("u", (), (), []))
     with pytest.raises(PenstockError, match="twice"):
-        lake.publish(Publication("t", PLAIN, (), []), Publication("t", PLAIN, (), []))
+        lake.publish(TableChange("t", PLAIN, (), []), TableChange("t", PLAIN, (), []))
 
 
 def test_queries_open_only_the_files_they_need(lake: Lake) -> None:
@@ -278,7 +278,7 @@ def test_compaction_keeps_the_content(lake: Lake) -> None:
     assert list(crowded) == [DAY_US]
     small = crowded[DAY_US]
     merged = replace(lake.write("t", plain(*range(5)), DAY_US), content=max(file.content for file in small))
-    compaction = Publication("t", PLAIN, (), [merged], [file.id for file in small])
+    compaction = TableChange("t", PLAIN, (), [merged], [file.id for file in small])
     assert lake.publish(compaction) == 7
     assert lake.query("SELECT list(id ORDER BY id) FROM t") == [([0, 1, 2, 3, 4, 77],)]
     assert lake.query("SELECT count(*) FROM t AT (VERSION => 6)") == [(6,)]
@@ -289,11 +289,11 @@ def test_compaction_keeps_the_content(lake: Lake) -> None:
 
 
 def test_an_empty_publication_is_a_snapshot(lake: Lake) -> None:
-    lake.publish(Publication("t", PLAIN, (), []))
+    lake.publish(TableChange("t", PLAIN, (), []))
     assert lake.publish() == 2
     assert lake.query("SELECT count(*) FROM t") == [(0,)]
     lake.append("t", PLAIN, plain(1))
-    lake.publish(Publication("t", PLAIN, None, []))
+    lake.publish(TableChange("t", PLAIN, None, []))
     assert lake.query("SELECT count(*) FROM t") == [(0,)]
 
 
@@ -301,7 +301,7 @@ def test_nothing_is_committed_for_the_caller(lake: Lake) -> None:
     lake.append("t", PLAIN, plain(1))
     with pytest.raises(RuntimeError), lake.begin() as conn:
         wide = (*PLAIN, Column("x", "int"))
-        lake.catalogue.publish(conn, [Publication("t", wide, None, []), Publication("u", PLAIN, (), [])], Note(), T0_US)
+        lake.catalogue.publish(conn, [TableChange("t", wide, None, []), TableChange("u", PLAIN, (), [])], Note(), T0_US)
         assert lake.catalogue.tables(conn) == ["t", "u"]
         raise RuntimeError
     with lake.begin() as conn:
@@ -335,9 +335,9 @@ def test_a_taken_number_is_a_conflict(lake: Lake, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("penstock.tables.catalogue.read_head", slow)
     with pytest.raises(Conflict, match="Roll back"):
-        lake.publish(Publication("t", PLAIN, (), []))
+        lake.publish(TableChange("t", PLAIN, (), []))
     monkeypatch.undo()
-    assert lake.publish(Publication("t", PLAIN, (), [])) == 1
+    assert lake.publish(TableChange("t", PLAIN, (), [])) == 1
 
 
 def test_a_relative_data_folder_is_refused() -> None:
@@ -358,15 +358,15 @@ def test_required_columns(lake: Lake) -> None:
 
 def test_files_without_statistics_are_read(lake: Lake) -> None:
     lake.append("t", PLAIN, plain(1))
-    lake.publish(Publication("t", PLAIN, (), [lake.write("t", plain(500), write_statistics=False)]))
-    lake.publish(Publication("t", PLAIN, (), [replace(lake.write("t", plain(600)), stats={})]))
+    lake.publish(TableChange("t", PLAIN, (), [lake.write("t", plain(500), write_statistics=False)]))
+    lake.publish(TableChange("t", PLAIN, (), [replace(lake.write("t", plain(600)), stats={})]))
     assert lake.query("SELECT list(id ORDER BY id) FROM t WHERE id > 10") == [([500, 600],)]
     assert lake.query("SELECT count(*) FROM t WHERE name IS NOT NULL") == [(3,)]
 
 
 def test_statistics_of_parquet_and_of_the_catalogue_agree(lake: Lake) -> None:
     file = lake.write("t", plain(3, 1, 2))
-    lake.publish(Publication("t", PLAIN, (), [file]))
+    lake.publish(TableChange("t", PLAIN, (), [file]))
     metadata = pq.read_metadata(lake.catalogue.locate("t", file))
     assert metadata.num_rows == lake.scalar("SELECT record_count FROM ducklake_data_file")
     assert lake.scalar("SELECT min_value FROM ducklake_table_column_stats WHERE column_id = 1") == "1"

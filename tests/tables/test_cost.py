@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from penstock.tables import Note, Publication
+from penstock.tables import Note, TableChange
 
 from .conftest import DAY_US, T0_US, Lake, columns, rows
 
@@ -31,8 +31,8 @@ def test_no_statement_scans(sqlite_lake: Lake) -> None:
             seen.clear()
             day = (number // 10 * DAY_US, (number // 10 + 1) * DAY_US)
             changes = [
-                Publication("t", S, (), [replace(file, path=f"a{number}", partition_us=day[0])]),
-                Publication("u", S, [day], [replace(file, path=f"b{number}", partition_us=day[0])]),
+                TableChange("t", S, (), [replace(file, path=f"a{number}", partition_us=day[0])]),
+                TableChange("u", S, [day], [replace(file, path=f"b{number}", partition_us=day[0])]),
             ]
             lake.catalogue.publish(conn, changes, Note(), T0_US)
             at = lake.catalogue.snapshot(conn)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.tables import Expired, Publication
+from penstock.tables import Expired, TableChange
 
 from .conftest import DAY_US, T0_US, Lake, columns, make_lake, rows
 
@@ -21,7 +21,7 @@ S = columns(id="bigint")
 
 
 def overwrite(lake: Lake, table: str, value: int) -> int:
-    return lake.publish(Publication(table, S, None, [lake.write(table, rows(id=[value]))]))
+    return lake.publish(TableChange(table, S, None, [lake.write(table, rows(id=[value]))]))
 
 
 def expire(lake: Lake, table: str, keep: int | None = None, older_than_us: int | None = None) -> list[str]:
@@ -145,11 +145,11 @@ def test_a_table_that_only_duckdb_writes(lake: Lake) -> None:
 
 
 def test_compaction_is_no_version(lake: Lake) -> None:
-    lake.publish(Publication("t", S, (), [lake.write("t", rows(id=[1])), lake.write("t", rows(id=[2]))]))
+    lake.publish(TableChange("t", S, (), [lake.write("t", rows(id=[1])), lake.write("t", rows(id=[2]))]))
     lake.append("t", S, rows(id=[3]))
     small = lake.files("t")
     merged = replace(lake.write("t", rows(id=[1, 2, 3])), content=max(file.content for file in small))
-    lake.publish(Publication("t", S, (), [merged], [file.id for file in small]))
+    lake.publish(TableChange("t", S, (), [merged], [file.id for file in small]))
     assert expire(lake, "t", keep=2) == []
     assert len(expire(lake, "t", keep=1)) == 3
     assert lake.query("SELECT list(id ORDER BY id) FROM t") == [([1, 2, 3],)]
@@ -182,7 +182,7 @@ def test_files_that_no_transaction_published(lake: Lake) -> None:
             lake.catalogue.locate("never", stranger),
             lake.catalogue.locate("t", staged),
         ]
-    lake.publish(Publication("t", S, (), [staged]), Publication("never", S, (), [stranger]))
+    lake.publish(TableChange("t", S, (), [staged]), TableChange("never", S, (), [stranger]))
     with lake.begin() as conn:
         assert list(lake.catalogue.unknown_files(conn)) == []
 
@@ -215,7 +215,7 @@ def test_what_remains_is_complete(
             partition = value * DAY_US
             file = lake.write(table, rows(id=[number]), partition)
             replaced = [(partition, partition + DAY_US)] if action == "replace" else ()
-            snapshot = lake.publish(Publication(table, S, replaced, [file]))
+            snapshot = lake.publish(TableChange(table, S, replaced, [file]))
             held = now.setdefault(table, {})
             held[value] = ([] if action == "replace" else held.get(value, [])) + [number]
             truth[snapshot] = {name: sorted(chain(*kept.values())) for name, kept in now.items()}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.model.schema import Column, Schema, ddl
-from penstock.tables import DataFile, Publication
+from penstock.tables import DataFile, TableChange
 from penstock.tables.footer import read_footer
 
 from .conftest import Lake
@@ -57,7 +57,7 @@ def test_files_of_spark(lake: Lake, spark: Any) -> None:
     assert stats["c5"].min == "2024-02-29"
     assert stats["c7.y.element"].max == "1.5"
     assert stats["c8.value.z"].min == "3"
-    lake.publish(Publication("t", SCHEMA, (), files))
+    lake.publish(TableChange("t", SCHEMA, (), files))
 
     names = ", ".join("c3::VARCHAR" if column.name == "c3" else column.name for column in SCHEMA)
     expected = list(ROW[: len(SCHEMA)])
@@ -75,7 +75,7 @@ def test_files_of_spark(lake: Lake, spark: Any) -> None:
         Column("added", "string"),
     )
     newer = (2**40, Decimal("1.2345"), *ROW[2:7], {"x": 2**40, "y": [], "w": "w"}, *ROW[8:10], "new")
-    lake.publish(Publication("t", wide, (), written(lake, spark.createDataFrame([newer], ddl(wide)), "job-2")))
+    lake.publish(TableChange("t", wide, (), written(lake, spark.createDataFrame([newer], ddl(wide)), "job-2")))
     assert lake.query("SELECT c0, c1, c7.x, c7.w, added FROM t WHERE c0 IS NOT NULL ORDER BY c0") == [
         (7, Decimal("-12.3400"), 1, None, None),
         (2**40, Decimal("1.2345"), 2**40, "w", "new"),

@@ -12,16 +12,15 @@ from penstock.tables.types import (
     Expired,
     Interval,
     Note,
-    Publication,
     RowsDeletedInPlace,
     SchemaConflict,
+    TableChange,
 )
 
 __all__ = [
     "HIDDEN_PREFIX",
     "Added",
     "Catalogue",
-    "Change",
     "ColumnStats",
     "Conflict",
     "DataFile",
@@ -32,6 +31,7 @@ __all__ = [
     "RowsDeletedInPlace",
     "SchemaConflict",
     "Step",
+    "TableChange",
     "Widened",
     "evolve",
 ]

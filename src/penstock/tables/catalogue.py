@@ -20,7 +20,7 @@ from penstock.model.schema import Schema
 from penstock.tables import ddl, presence, reading, retention
 from penstock.tables.head import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
-from penstock.tables.types import DataFile, Interval, Note, Publication
+from penstock.tables.types import DataFile, Interval, Note, TableChange
 
 VERSION = "1.0"
 # In the place of a snapshot: all of them.
@@ -141,7 +141,7 @@ class Catalogue:
         """The file's absolute path, or URI."""
         return file.path if retention.is_whole(file.path) else self.folder(table) + file.path
 
-    def publish(self, conn: Connection, changes: Sequence[Publication], note: Note, at_us: int) -> int:
+    def publish(self, conn: Connection, changes: Sequence[TableChange], note: Note, at_us: int) -> int:
         """All the changes as one new snapshot, whose number is returned.
 
         Tables that do not exist are created, schemas evolve (`SchemaConflict` if they cannot), replaced files

@@ -29,7 +29,7 @@ from penstock.tables.columns import (
 from penstock.tables.evolution import check_names, evolve
 from penstock.tables.head import Head
 from penstock.tables.known import ColumnRange, Known, load, widen
-from penstock.tables.types import Conflict, DataFile, Interval, Note, Publication, SchemaConflict
+from penstock.tables.types import Conflict, DataFile, Interval, Note, SchemaConflict, TableChange
 
 _LIVE = (
     select(ddl.own_file.c.data_file_id, ddl.data_file.c.record_count, ddl.data_file.c.file_size_bytes)
@@ -104,7 +104,7 @@ class Publication:
         self.rows: dict[Any, list[dict[str, Any]]] = {}
         self.updates: dict[Any, list[dict[str, Any]]] = {}
 
-    def run(self, changes: Sequence[Publication], note: Note, at_us: int, folders: Mapping[str, str]) -> int:
+    def run(self, changes: Sequence[TableChange], note: Note, at_us: int, folders: Mapping[str, str]) -> int:
         names = [change.table for change in changes]
         if len(set(names)) != len(names):
             raise PenstockError(
@@ -139,7 +139,7 @@ class Publication:
         self.schema_version += 1
         self._insert(ddl.schema_versions, {"begin_snapshot": self.snapshot, "table_id": table_id})
 
-    def _create(self, change: Publication, folder: str) -> Known:
+    def _create(self, change: TableChange, folder: str) -> Known:
         table = Known(self.next_catalog_id, folder, changed_at=self.snapshot)
         self.next_catalog_id += 1
         table.nodes = rows_of(change.schema)
@@ -162,7 +162,7 @@ class Publication:
         self._new_schema(table.id)
         return table
 
-    def _alter(self, change: Publication, table: Known) -> None:
+    def _alter(self, change: TableChange, table: Known) -> None:
         try:
             steps = evolve(schema_of(table.nodes), change.schema, change.table)
         except SchemaConflict:
@@ -204,7 +204,7 @@ class Publication:
                 {"table_id": table.id, "mapping_id": table.mapping, "mapped_at": self.snapshot, "horizon": 0},
             )
 
-    def _end(self, change: Publication, table: Known) -> tuple[int, int]:
+    def _end(self, change: TableChange, table: Known) -> tuple[int, int]:
         """Records and bytes that are gone."""
         if table.stats is None:
             if change.drop_ids:
@@ -230,13 +230,13 @@ class Publication:
         return sum(records for records, _ in ended.values()), sum(size for _, size in ended.values())
 
     @staticmethod
-    def _stale(change: Publication, missing: Sequence[int]) -> Conflict:
+    def _stale(change: TableChange, missing: Sequence[int]) -> Conflict:
         return Conflict(
             f"{change.table}: files {', '.join(map(str, missing))} are not live any more: "
             "their partition was replaced since they were listed. List the files again and redo the work."
         )
 
-    def _add(self, change: Publication, table: Known, gone: tuple[int, int], folder: str) -> None:
+    def _add(self, change: TableChange, table: Known, gone: tuple[int, int], folder: str) -> None:
         records, next_row, size = table.stats or (0, 0, 0)
         first_ever = table.stats is None
         named = list(leaves(table.nodes)) if change.add else []

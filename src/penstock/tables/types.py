@@ -217,7 +217,7 @@ Interval = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
+class TableChange:
     """One table's part of a publication.
 
     `replace` says which partitions' live files end now: `()` none (an append), `None` the whole table.

@@ -29,7 +29,7 @@ from penstock.model.schema import Schema
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.store.store import Fenced, Store
-from penstock.tables import Catalogue, DataFile, Note, Publication, SchemaConflict
+from penstock.tables import Catalogue, DataFile, Note, SchemaConflict, TableChange
 
 
 class BadFiles(PenstockError):
@@ -324,13 +324,13 @@ class Executor:
             self.store.append(conn, events)
 
 
-def _changes(made: Sequence[Made]) -> list[Publication]:
+def _changes(made: Sequence[Made]) -> list[TableChange]:
     """One change per table: a job may both add to a table and replace partitions of it."""
     by_table: dict[str, list[Made]] = {}
     for part in made:
         by_table.setdefault(part.table, []).append(part)
     return [
-        Publication(
+        TableChange(
             table,
             parts[0].schema or parts[-1].schema,
             None

@@ -180,13 +180,13 @@ class Model:
                 found[table] = max(longest, found.get(table, 0))
         return found
 
-    def recovery(self, reached_us: Mapping[str, int], *, times: int = 1) -> Recovery:
+    def recovery(self, reached_us: Mapping[str, int], *, times: int = 1) -> RecoveryTime:
         """`reached_us` are the tables that outages reached, each with the time from the begin of the first to the last return.
         `times` is 2 where feeds returned at different times: a recovery may be under way, and be owed again."""
-        return Recovery(self, {t: us for t, us in reached_us.items() if us > 0 and self.known[t].reserved}, times)
+        return RecoveryTime(self, {t: us for t, us in reached_us.items() if us > 0 and self.known[t].reserved}, times)
 
 
-class Recovery:
+class RecoveryTime:
     """When everything that an outage reached has recovered, from the last return on, at the latest. From then on no table is
     staler than its `recovered_us`. Two arguments, each sound by itself; the smaller counts.
 
