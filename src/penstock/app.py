@@ -40,6 +40,7 @@ from penstock.engine.commands.requests import Requesting, RequestPlan, RequestRe
 from penstock.engine.declarations import restored_state
 from penstock.engine.desk.history import History, PastVersion, TableDifference
 from penstock.engine.desk.versions import QueryError, QueryResult
+from penstock.engine.faults import NotAvailable
 from penstock.engine.updates.provenance import waiting_rows
 from penstock.engine.upkeep.backup import Backup, backup
 from penstock.engine.upkeep.identity import Identity
@@ -155,15 +156,24 @@ class Warehouse:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started when first needed, and again should its process have ended."""
-        from penstock.engine.spark.session import is_alive, start_spark
+        from penstock.engine.spark.session import SparkProblem, is_alive, start_spark
 
         if self._given is not None:
+            if not is_alive(self._given):
+                raise PenstockError(
+                    "the Spark session that Penstock was given has ended; open the warehouse with a new one"
+                )
             return self._given
         with self._starting:
             if self._session is None or not is_alive(self._session):
                 declarations = self.declared.declarations
                 config = declarations.config
-                self._session = start_spark(config.name, declarations.state_folder, config.spark, config.zone)
+                try:
+                    self._session = start_spark(config.name, declarations.state_folder, config.spark, config.zone)
+                except SparkProblem as error:
+                    if self._session is None:
+                        raise
+                    raise NotAvailable("spark", str(error)) from error  # it did start before
             return self._session
 
     def close(self) -> None:

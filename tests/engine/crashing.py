@@ -249,8 +249,8 @@ class _Inline:
     def __init__(self, executor: Executor, done: Callable[[BaseException | None], None]) -> None:
         self.take: Callable[[Job], None] = lambda job: (executor.run(job), done(None))[1]
 
-    def end(self) -> None:
-        pass
+    def end(self, _within_s: float) -> bool:
+        return True
 
 
 class InlineLookout(Lookout):

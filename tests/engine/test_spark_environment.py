@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
-from penstock.control.events import UpdateFailed
-from penstock.engine.spark.session import ENDED, OURS, is_alive, settings_kept, settings_of
-from tests.conftest import JVM, Write
+from penstock.engine.spark.session import OURS, settings_kept, settings_of
+from tests.conftest import Write
 from tests.engine.test_kill import QUICK_START, command
 from tests.oracle import attach, rows
 from tests.waiting import LONG_S
@@ -134,41 +133,3 @@ def test_what_a_function_sets_is_gone_when_it_returns(spark: SparkSession) -> No
         spark.conf.set("spark.sql.legacy.sizeOfNull", "true")
         spark.conf.unset("spark.sql.shuffle.partitions")
     assert settings_of(spark) == before
-
-
-DEADLY = """
-import os
-import signal
-from pathlib import Path
-
-import penstock as ps
-
-DEADLY = Path(__file__).parent.parent / "deadly"
-
-
-@ps.table
-def copied(events):
-    if DEADLY.exists():
-        DEADLY.unlink()
-        jvm = events.sparkSession.sparkContext._gateway.proc
-        os.kill(jvm.pid, signal.SIGKILL)
-        jvm.wait()
-    return events
-"""
-
-
-def test_a_spark_that_dies_is_started_again(project: Write, spark: SparkSession) -> None:
-    """An update fails, and is tried again; what comes later, and who asks, finds another session."""
-    toml = FILES["penstock.toml"] + "[spark]\n" + "".join(f"'{key}' = '{value}'\n" for key, value in JVM.items())
-    landing = {"landing/1.csv": FILES["landing/1.csv"], "deadly": ""}
-    folder = project({"penstock.toml": toml.replace("\n        ", "\n"), "tables/copied.py": DEADLY, **landing})
-    with Warehouse(folder) as warehouse:
-        assert is_alive(warehouse.spark) and is_alive(spark)
-        state = warehouse.run(until_idle=True)
-        assert not is_alive(spark)
-        assert (state.tables["copied"].error, state.tables["copied"].counts.updates) == (None, 1)
-        with warehouse.store.read() as conn:
-            errors = [event.error for _, event in warehouse.store.events(conn) if isinstance(event, UpdateFailed)]
-        assert errors == [ENDED]
-        assert warehouse.query("select count(*) as n from copied").rows == [(2,)]
-        warehouse.spark.stop()

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -127,20 +128,19 @@ def _answers(engine: Engine) -> bool:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+def postgres() -> Iterator[Callable[[str], str]]:
     """A private server on a free loopback port; gives the address of a new, empty database."""
     binaries = next((folder for folder in _BINARIES if (folder / "initdb").exists()), None)
     if binaries is None:
         pytest.skip("no PostgreSQL server binaries under /usr/lib/postgresql: PostgreSQL is not tested here")
-    home = tmp_path_factory.mktemp("postgres")
+    # Not below the folder of this run of tests: another run that starts closes that to all other users.
+    home = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
     prefix: list[str] = []
     if os.geteuid() == 0:  # The server refuses to run as root.
         if shutil.which("setpriv") is None or subprocess.run(["id", "postgres"], capture_output=True).returncode:
             pytest.skip("running as root without setpriv or a user postgres: PostgreSQL is not tested here")
         prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         shutil.chown(home, "postgres")
-        for folder in (home, *home.parents[:2]):
-            folder.chmod(0o755)
     data = home / "data"
     subprocess.run(
         [*prefix, binaries / "initdb", "-D", data, "-A", "trust", "-U", "penstock", "-E", "UTF8", "--no-locale", "-N"],
@@ -173,6 +173,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
     admin.dispose()
     server.terminate()
     server.wait()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 _count = 0

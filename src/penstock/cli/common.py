@@ -66,6 +66,22 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+# Exit codes that a supervisor can act on: try again later; leave it to the other process.
+NOT_AVAILABLE = 6
+TAKEN = 7
+WHAT = {"store": "the store", "storage": "the disk", "spark": "Spark"}
+
+
+def _code(error: PenstockError) -> int:
+    from penstock.engine.faults import fault_of
+    from penstock.store.lock import AlreadyRunning
+    from penstock.store.store import Fenced
+
+    if isinstance(error, AlreadyRunning | Fenced):
+        return TAKEN
+    return 1 if fault_of(error) is None else NOT_AVAILABLE
+
+
 @contextmanager
 def errors_told() -> Iterator[None]:
     """The one handler: what users can mend is printed without a stack."""
@@ -81,10 +97,27 @@ def errors_told() -> Iterator[None]:
     except PenstockError as error:
         err.print("[bold red]error:[/]", end=" ")
         err.print(str(error), markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(_code(error)) from None
     except KeyboardInterrupt:
         err.print("interrupted")
         raise typer.Exit(130) from None
+    except Exception as error:
+        # What the world does wrong has no message of ours.
+        from penstock.engine.faults import fault_of, is_damaged
+
+        fault = fault_of(error)
+        if fault is None and not is_damaged(error):
+            raise
+        err.print("[bold red]error:[/]", end=" ")
+        if fault is not None:
+            err.print(f"{WHAT[fault.part]} is not available: {fault.reason}", markup=False, soft_wrap=True)
+            raise typer.Exit(NOT_AVAILABLE) from None
+        err.print(
+            "the database of the project is damaged, or is none; put a backup back with `penstock restore`, or see `penstock verify --help`",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(1) from None
 
 
 def open_warehouse(folder: Path) -> Warehouse:

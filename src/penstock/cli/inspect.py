@@ -15,15 +15,16 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.bounds import violation_lines
-from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.common import WHAT, JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
+from penstock.control.faults import Fault
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.control.views.status import TableStatus, overview
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
-from penstock.model.time import BEGIN_US, SECOND_US, format_instant
+from penstock.model.time import BEGIN_US, SECOND_US, format_duration, format_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +50,7 @@ def status(
             return Group(
                 Text(head, style="dim"),
                 status_table(found.tables, zone, out.width),
+                *_faults(found.faults, now_us),
                 *feed_lines(found.feeds),
                 *recovery_lines(found.recovery, now_us, zone),
                 *violation_lines(found.violated),
@@ -85,6 +87,17 @@ def _who(state: State, died: bool) -> str:
     if died:
         return "not running: the last process was killed, `penstock run` goes on where it was"
     return "not running: `penstock run` keeps the tables fresh"
+
+
+def _faults(found: Iterable[Fault], now_us: int) -> list[Text]:
+    return [
+        Text(
+            f"{WHAT[fault.part]} has not been available for {format_duration(max(0, now_us - fault.since_us))}: {fault.reason}\n"
+            "  it is waited for: updates go on by themselves",
+            style="red",
+        )
+        for fault in found
+    ]
 
 
 def _notes(state: State) -> list[Text]:

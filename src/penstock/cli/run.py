@@ -6,12 +6,13 @@ import signal
 from contextlib import nullcontext
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from penstock.cli.common import (
+    WHAT,
     JsonOption,
     ProjectOption,
     err,
@@ -26,6 +27,8 @@ from penstock.cli.flow import flows_shown
 from penstock.cli.render import status_table
 from penstock.control.events import (
     Event,
+    FaultEnded,
+    FaultMet,
     FeedCameBack,
     FeedPaused,
     FeedResumed,
@@ -39,6 +42,10 @@ from penstock.control.events import (
 from penstock.control.views.status import status
 from penstock.model.grain import zone_of
 from penstock.model.time import format_duration, moment
+
+if TYPE_CHECKING:
+    from penstock.engine.faults import WorldFault
+    from penstock.engine.runtime import Runtime
 
 
 def register(app: typer.Typer) -> None:
@@ -58,13 +65,15 @@ def run(
         with warehouse.running(for_queries=not until_idle) as runtime:
             with working("Starting Spark"):
                 _ = warehouse.spark
-            for name in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(name, lambda *_: runtime.stop())
+            stop_on_signals(runtime)
+            runtime.on_fault = tell_store_fault
             if not quiet:
                 runtime.on_event = lambda number, event: _tell(number, event, zone, json)
             if not json:
                 err.print(
-                    "Running; Ctrl-C stops after the updates that run." if not until_idle else "Running until idle."
+                    "Running; Ctrl-C stops after the updates that run, a second one at once."
+                    if not until_idle
+                    else "Running until idle."
                 )
             with flows_shown(err, runtime.flows.progress) if not quiet and not json else nullcontext():
                 runtime.run(until_idle)
@@ -82,6 +91,17 @@ def run(
                     err.print(Text(f"  {row.error}"))
         if failed:
             raise typer.Exit(3)
+
+
+def stop_on_signals(runtime: Runtime) -> None:
+    """The first asks the loop to stop, the second to stop at once."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: runtime.stop())
+
+
+def tell_store_fault(fault: WorldFault) -> None:
+    """It cannot be on record before the store is back, so it is said at once."""
+    err.print(Text(f"the store is not available: {fault.reason}; it is waited for", style="red"))
 
 
 def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
@@ -110,6 +130,13 @@ def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
     elif isinstance(event, FeedPaused | FeedResumed):
         line = {"feed": event.feed}
         text = f"{event.feed}: {'paused' if isinstance(event, FeedPaused) else 'resumed'}"
+    elif isinstance(event, FaultMet):
+        line = {"part": event.part, "table": event.table, "reason": event.reason}
+        again = f"; {event.table} is done again" if event.table else ""
+        text = f"{WHAT[event.part]} is not available: {event.reason}{again}"
+    elif isinstance(event, FaultEnded):
+        line = {"part": event.part, "since_us": event.since_us, "reason": event.reason}
+        text = f"{WHAT[event.part]} is available again after {format_duration(event.at_us - event.since_us)}"
     elif isinstance(event, FileArrived):
         line = {"feed": event.feed, "file": event.file.uri}
     if line is None:
@@ -117,7 +144,7 @@ def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
     if json:
         print_json({"event": event.kind, "number": number, "at_us": event.at_us, **line})
     elif text:
-        err.print(Text(f"{when}  {text}", style="red" if isinstance(event, UpdateFailed) else ""))
+        err.print(Text(f"{when}  {text}", style="red" if isinstance(event, UpdateFailed | FaultMet) else ""))
 
 
 def retry(

@@ -19,6 +19,7 @@ from penstock.cli.common import (
     tell_zone,
     working,
 )
+from penstock.cli.run import stop_on_signals, tell_store_fault
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.time import format_instant
@@ -46,12 +47,15 @@ def serve(
         check_door(warehouse, host)
         with working("Starting Spark"):
             _ = warehouse.spark
-        with served(warehouse, host, port) as (server, _):
+        with served(warehouse, host, port) as (server, runtime):
+            runtime.on_fault = tell_store_fault
             if json:
                 print_json({"url": server.url})
             else:
                 err.print(f"Serving at {server.url} (Ctrl-C stops); {server.url}/openapi.json describes it")
             server.run()
+            stop_on_signals(runtime)  # the server has ended: what runs may still end, unless that is asked for again
+            runtime.stop()
 
 
 @token.command("add")

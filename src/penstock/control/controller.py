@@ -11,6 +11,7 @@ from typing import Any
 from penstock.control.events import (
     DemandSeen,
     Event,
+    FaultMet,
     FeedCameBack,
     FeedResumed,
     RunStarted,
@@ -18,6 +19,7 @@ from penstock.control.events import (
     UpdateFailed,
     UpdateFinished,
     UpdateStarted,
+    UpdateStopped,
     WarehouseDeclared,
 )
 from penstock.control.feeds import Recovering
@@ -131,7 +133,7 @@ class Controller:
 
     def _ending(self, event: Event) -> str | None:
         """The table whose update an event ends, as policies know it."""
-        if isinstance(event, UpdateFinished | UpdateFailed):
+        if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
             table = self.state.tables.get(event.table)
             running = table.running if table is not None else None
             if running is not None and running.job.id == event.job and running.job.kind != "upkeep":
@@ -154,7 +156,13 @@ class Controller:
         state.tick(now_us)
         self._refresh()
         self._woken = None
+        pause_us = state.faults.pauses_until_us
+        if pause_us > state.now_us:
+            self._woken = pause_us
+            return []
         free = tuple(track for track in range(state.tracks) if track not in state.busy)
+        if state.faults.open:  # one after the other, until one ends: who meets a fault each time shows by that
+            free = free[:1] if not state.busy else ()
         if not free or not self.ready:
             return []
         known = state.graph.updated_as

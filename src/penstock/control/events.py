@@ -267,6 +267,31 @@ class FeedResumed:
     kind: Literal["feed-resumed"] = "feed-resumed"
 
 
+@dataclass(frozen=True, slots=True)
+class FaultMet:
+    """A part of the world is not available. An update that met it is pending again, and none of its attempts is used up."""
+
+    at_us: int
+    part: Literal["store", "storage", "spark"]
+    reason: str
+    # The update that met it, if one did.
+    job: str = ""
+    table: str = ""
+    seconds: float = 0.0
+    kind: Literal["fault-met"] = "fault-met"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultEnded:
+    """It is available again."""
+
+    at_us: int
+    part: Literal["store", "storage", "spark"]
+    since_us: int
+    reason: str
+    kind: Literal["fault-ended"] = "fault-ended"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -291,6 +316,8 @@ Event = (
     | FeedCameBack
     | FeedPaused
     | FeedResumed
+    | FaultMet
+    | FaultEnded
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.control.demand import QueryDemand
-from penstock.control.events import TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
+from penstock.control.events import FaultMet, TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
 from penstock.control.feeds import Feeds
 from penstock.control.files import Files
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
@@ -118,6 +118,7 @@ class Runs:
         job = running.job
         state.last, state.last_finished_us, state.last_how = running, event.at_us, event.how
         state.attempt, state.error, state.retry_at_us, state.failed = 0, None, None, False
+        state.deaths = 0
         if job.kind == "upkeep":
             state.small_files = 0
             if job.anew:  # it was emptied; what it is made of first is still the first of its declaration
@@ -333,6 +334,18 @@ class Runs:
         for state in self._ended(event.job, event.table):
             self.give_back(state, event.at_us)
             state.stopped = True
+
+    def interrupted(self, event: FaultMet) -> None:
+        """An update that the world did not let end: it is pending again, as if it had not been tried."""
+        for state in self._ended(event.job, event.table):
+            self.give_back(state, event.at_us)
+            if event.part == "spark":
+                # What ends Spark each time is no fault of the world: an update that needs more memory than there is.
+                state.deaths += 1
+                if state.deaths >= state.table.attempts:
+                    state.failed, state.retry_at_us = True, None
+                    state.error = f"each time that it was updated Spark ended: {event.reason}"
+                    state.counts.failures += 1
 
     def retried(self, event: TableRetried) -> None:
         for name in self.ledger.graph.grouped_with(event.table):

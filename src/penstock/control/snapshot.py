@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import asdict
 from typing import Any
 
+from penstock.control.faults import Fault
 from penstock.control.feeds import FeedState, Recovering
 from penstock.control.files import QuarantinedFile
 from penstock.control.state import State
@@ -27,7 +28,7 @@ from penstock.requests.tablestate import Restated, Running, TableState, UpdateCo
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 13
+FORMAT = 14
 
 _PLAIN = (
     "edge_us",
@@ -47,6 +48,7 @@ _PLAIN = (
     "last_how",
     "last_finished_us",
     "attempt",
+    "deaths",
     "error",
     "retry_at_us",
     "failed",
@@ -90,6 +92,7 @@ def dump(state: State) -> dict[str, Any]:
         "demand": state.demand.plain(),
         "stretched": dict(state.stretched),
         "feed_states": {name: feed.dump() for name, feed in state.feeds.items()},
+        "faults": [asdict(fault) for fault in state.faults.open.values()],
         "recovering": {name: asdict(found) for name, found in state.recovering.items()},
     }
 
@@ -130,6 +133,7 @@ def load(data: dict[str, Any]) -> State:
     reading.stretched = dict(data.get("stretched", {}))
     feeds.known = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
     feeds.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
+    state.faults.open = {entry["part"]: Fault(**entry) for entry in data["faults"]}
     state.touch(state.tables)
     return state
 

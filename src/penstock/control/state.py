@@ -15,6 +15,8 @@ from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
     Event,
+    FaultEnded,
+    FaultMet,
     FeedCameBack,
     FeedPaused,
     FeedResumed,
@@ -37,6 +39,7 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
+from penstock.control.faults import Faults
 from penstock.control.feeds import Feeds, FeedState, Recovering
 from penstock.control.files import Files, QuarantinedFile
 from penstock.control.runs import Runs
@@ -109,6 +112,7 @@ class State:
         self.declaration = Declaration(
             ledger, self.propagation, self.backfills, feeds, files, runs, self.awaited, self.reading
         )
+        self.faults = Faults()
         self.now_us = 0
         self.owner: str | None = None
         # What follows from the policy: the most periods of data that one update may take, and the weight of each table.
@@ -129,6 +133,8 @@ class State:
             UpdateFailed: runs.failed,
             UpdateStopped: runs.stopped,
             TableRetried: runs.retried,
+            FaultMet: self._fault_met,
+            FaultEnded: self.faults.ended,
             BackfillRequested: self._backfill_requested,
             RequestCancelled: lambda event: self.backfills.cancel(event.request, event.at_us),
             RefreshRequested: self._refresh_requested,
@@ -188,12 +194,17 @@ class State:
 
     def _run_started(self, event: RunStarted) -> None:
         self.owner = event.owner
+        self.faults.open.clear()
         self.known_feeds.watched_us = event.at_us
         self.reading.forget()
         self.runs.give_all_back(event.at_us)
 
     def _run_stopped(self, event: RunStopped) -> None:
         self.owner = None
+
+    def _fault_met(self, event: FaultMet) -> None:
+        self.faults.met(event)
+        self.runs.interrupted(event)
 
     def abandoned(self) -> None:
         """The process that ran the project is gone without a word: what it was doing is pending again, as it will be

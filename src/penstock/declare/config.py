@@ -184,6 +184,8 @@ class RunConfig(Strict):
     # How long late work of any table may wait for a newer change.
     patience: Duration | None = None
     policy: Policy = DEFAULT
+    # How long running updates may go on when the process is asked to stop.
+    grace: Duration = 30_000_000
     # Of at most this much input the result is collected and written by this process; of more, by Spark's writer.
     driver_bytes: Annotated[int, Field(ge=0, le=1 << 30, strict=True)] = 8 << 20
 

@@ -58,6 +58,7 @@ EFFECTS: Mapping[str, Entry] = {
     "run.tracks": _SCHEDULING,
     "run.patience": _SCHEDULING,
     "run.policy": _SCHEDULING,
+    "run.grace": Entry("nothing", "how long running updates may go on after the process is asked to stop"),
     "run.driver_bytes": Entry("nothing", "files that are written from now on hold the same, whoever writes them"),
     "queries.policy": _QUERIES,
     "queries.lanes": _QUERIES,

@@ -12,15 +12,27 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.control.controller import Controller
-from penstock.control.events import Event, FileQuarantined, RunStarted, RunStopped
+from penstock.control.events import (
+    Event,
+    FaultEnded,
+    FaultMet,
+    FileQuarantined,
+    RunStarted,
+    RunStopped,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStopped,
+)
 from penstock.control.snapshot import dump
 from penstock.control.views.health import FeedWatch
 from penstock.declare.warehouse import Definitions
@@ -29,16 +41,18 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
 from penstock.engine.declarations import declared, restored_state
+from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
-from penstock.engine.spark.session import is_alive, session_in
+from penstock.engine.spark.session import ENDED, has_ended, is_alive, session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
-from penstock.engine.updates.executor import Executor
-from penstock.engine.upkeep.identity import Identity
+from penstock.engine.updates.executor import Compute, Computed, Executor
+from penstock.engine.upkeep.identity import Identity, NotOurs
 from penstock.engine.upkeep.replication import Replication
 from penstock.engine.upkeep.retention import check_presence, expire
 from penstock.model.graph import Graph
+from penstock.model.time import SECOND_US
 from penstock.queries.situation import Updates
 from penstock.requests.job import Job
 from penstock.store.lock import RunLock
@@ -48,6 +62,12 @@ from penstock.tables import Catalogue
 SNAPSHOT_EVERY = 2_000
 EXPIRE_EVERY_S = 60.0
 MARK_EVERY_S = 5.0
+# Between two questions to a store that does not answer.
+STORE_PAUSE_S = 0.2
+LONGEST_STORE_PAUSE_S = 5.0
+# What is cancelled ends within so long, or is left to itself: it can publish nothing any more.
+CANCEL_S = 15.0
+CANCEL_AT_ONCE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,15 @@ class Pace:
 
     scan_s: float = 0.2
     log_s: float = 0.5
+
+
+@dataclass
+class StoreAway:
+    """The store does not answer, which it cannot say itself."""
+
+    since_us: int
+    fault: WorldFault
+    pause_s: float
 
 
 class Runtime:
@@ -86,11 +115,19 @@ class Runtime:
         self._tracks: list[_Track] = []
         self._saved = 0
         self._expired_at = self._marked_at = monotonic()
+        # From when on running updates are cancelled, and when they are given up; once somebody asked to stop.
+        self._cancel_at = self._leave_at = float("inf")
+        # The jobs that tracks have, by id: others that the state takes for running are nobody's.
+        self._handed: set[str] = set()
+        self._spark: SparkSession | None = None
+        self._store_away: StoreAway | None = None
         # A flow that failed may be tried again on another track.
         self._kept_of_flows = Kept()
         self.flows = Watched()
         # Called with each event as it is folded, for those who show what happens.
         self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
+        # Called when the store does not answer, which cannot be on record until it does.
+        self.on_fault: Callable[[WorldFault], None] = lambda _fault: None
         self.replication = Replication(warehouse, store, catalogue, self.clock.now_us)
         self.schemas = FeedSchemas(warehouse, store)
         self.arrivals = Arrivals(
@@ -153,20 +190,27 @@ class Runtime:
         """The log has something new."""
         self._news.set()
 
-    def stop(self) -> None:
-        """Ask the loop to end after the jobs that run."""
+    def stop(self, at_once: bool = False) -> None:
+        """Ask the loop to end: running updates may end within the grace period, then they are cancelled. Asked again, or `at_once`: now."""
+        now = monotonic()
+        grace_s = self.warehouse.declarations.config.run.grace / SECOND_US
+        self._cancel_at = now if at_once or self._stop.is_set() else min(self._cancel_at, now + grace_s)
+        self._leave_at = min(
+            self._leave_at, self._cancel_at + (CANCEL_S if self._cancel_at > now else CANCEL_AT_ONCE_S)
+        )
         self._stop.set()
         self._news.set()
 
     def close(self) -> None:
-        for track in self._tracks:
-            track.end()
+        left = [track for track in self._tracks if not track.end(max(0.0, min(60.0, self._leave_at - monotonic())))]
         self.arrivals.close()
         if not self._broken:
             with self.store.write() as conn:
                 mine = self.store.fact(conn, "owner") == self.owner
                 if mine:
                     self.store.append(conn, [RunStopped(self.clock.now_us(), self.owner)])
+                    if left:  # what they still do must not count
+                        self.store.set_fact(conn, "owner", f"{self.owner}, stopped")
             if mine:
                 self.tail()
                 self._save_state()
@@ -185,26 +229,129 @@ class Runtime:
             self.replication.stop(finish=until_idle and not self._broken)
 
     def _loop(self, until_idle: bool, on_round: Callable[[], None]) -> None:
-        while True:
-            found = self.lookout.found()
-            self.tail()
-            if monotonic() - self._marked_at >= MARK_EVERY_S:
-                self._marked_at = monotonic()
-                self.identity.keep_up()
-            self._watch_feeds()
-            self._stop_overrun()
-            started = 0 if self._stop.is_set() else self.decide()
-            on_round()
-            if self._broken:
-                raise self._broken[0]
-            if self._stop.is_set() and not self.controller.state.busy:
-                return
-            if started or found:
-                continue
-            if until_idle and self.lookout.is_done(self.controller.idle):
-                return
-            self._maintain()
-            self._wait()
+        ended = False
+        while not ended:
+            try:
+                ended = self._round(until_idle, on_round)
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is None or fault.part != "store" or not self._store_is_back(fault):
+                    raise
+
+    def _round(self, until_idle: bool, on_round: Callable[[], None]) -> bool:
+        """Look, fold, decide once; gives whether that was all."""
+        found = self.lookout.found()
+        self.tail()
+        self._tell_store_is_back()
+        if monotonic() - self._marked_at >= MARK_EVERY_S:
+            self._marked_at = monotonic()
+            self._keep_up_mark()
+            self._watch_spark()
+        self._watch_feeds()
+        self._stop_overrun()
+        stopping = self._stop.is_set()
+        started = 0 if stopping else self.decide()
+        on_round()
+        if self._broken:
+            raise self._broken[0]
+        if stopping and (not self.controller.state.busy or self._cancel_running()):
+            return True
+        if started or found:
+            return False
+        if until_idle and self.lookout.is_done(self.controller.idle):
+            return True
+        self._maintain()
+        self._wait()
+        return False
+
+    def _cancel_running(self) -> bool:
+        """After the grace period: stop what runs; gives whether it is not waited for any longer."""
+        if monotonic() >= self._cancel_at:
+            for number, running in self.controller.state.busy.items():
+                self._track(number).stop(running.job)
+        return monotonic() >= self._leave_at
+
+    # Faults of the world
+
+    def _keep_up_mark(self) -> None:
+        """A full or missing disk is met by the next update; this is not the one to stop for it."""
+        with suppress(NotOurs):
+            self.identity.keep_up()
+
+    def _watch_spark(self) -> None:
+        """Notice that Spark ended though nothing ran, and start it again."""
+        state = self.controller.state
+        if self._spark is None or state.busy or "spark" in state.faults.open or not has_ended(self._spark):
+            return
+        self._record([FaultMet(self.clock.now_us(), "spark", ENDED)])
+        threading.Thread(target=self._restart_spark, name="penstock-spark", daemon=True).start()
+
+    def _restart_spark(self) -> None:
+        """If that fails, the next update tries it again, and tells."""
+        with suppress(NotAvailable):
+            self._spark = self._session()
+            fault = self.controller.state.faults.open.get("spark")
+            if fault is not None:
+                self._record([FaultEnded(self.clock.now_us(), "spark", fault.since_us, fault.reason)])
+            self.wake()
+
+    def _record(self, events: Sequence[Event]) -> None:
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            self.store.append(conn, events)
+
+    def _end_faults(self, events: Sequence[Event]) -> None:
+        """An update that ends shows that disk and Spark are there again; whoever can write this, that the store is."""
+        worked = any(isinstance(event, UpdateFinished) for event in events)
+        over = [
+            FaultEnded(self.clock.now_us(), fault.part, fault.since_us, fault.reason)
+            for fault in self.controller.state.faults.open.values()
+            if worked or fault.part == "store"
+        ]
+        if over:
+            self._record(over)
+
+    def _await_store(self, fault: WorldFault) -> bool:
+        """Wait until the store can be tried again; False if the process is to end before that. What is still away is met again, after a longer pause."""
+        now = monotonic()
+        if self._store_away is None:
+            self._store_away = StoreAway(self.clock.now_us(), fault, STORE_PAUSE_S)
+            self.on_fault(fault)
+        away = self._store_away
+        away.pause_s = min(LONGEST_STORE_PAUSE_S, 2 * away.pause_s)
+        while monotonic() < now + away.pause_s:
+            if monotonic() >= self._cancel_at:
+                return False
+            sleep(0.05)
+        return True
+
+    def _store_is_back(self, fault: WorldFault) -> bool:
+        """Wait for the store; False if the process is to end before that."""
+        while self._await_store(fault):
+            try:
+                self._take_up(fault)
+                return True
+            except Exception as error:
+                again = fault_of(error)
+                if again is None or again.part != "store":
+                    raise
+                fault = again
+        return False
+
+    def _take_up(self, fault: WorldFault) -> None:
+        """Go on where the project is: what was decided when the store went away may not be on record, or be so without a track that does it."""
+        self._lock.regain()
+        self.controller = Controller(restored_state(self.store))
+        self.watch = FeedWatch(self.controller.state)
+        self._saved = self.controller.state.applied
+        lost = [r.job for r in self.controller.state.busy.values() if r.job.id not in self._handed]
+        self._record([FaultMet(self.clock.now_us(), "store", fault.reason, job.id, job.table) for job in lost])
+
+    def _tell_store_is_back(self) -> None:
+        away = self._store_away
+        if away is not None:
+            self._record([FaultEnded(self.clock.now_us(), "store", away.since_us, away.fault.reason)])
+            self._store_away = None
 
     def _wait(self) -> None:
         seconds = self.pace.log_s
@@ -222,9 +369,12 @@ class Runtime:
         for number, event in events:
             self.controller.apply(event, number)
             self.watch.saw(event)
+            if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
+                self._handed.discard(event.job)
             if isinstance(event, FileQuarantined):
                 self.arrivals.look_again(event.feed, event.file.uri)
             self.on_event(number, event)
+        self._end_faults([event for _, event in events])
         if state.applied - self._saved >= SNAPSHOT_EVERY:
             self._save_state()
         return len(events)
@@ -247,6 +397,7 @@ class Runtime:
             self.store.check_owner(conn, self.owner)
             self.store.append(conn, events)
         self.tail()
+        self._handed.update(command.job.id for command in commands)
         for command in commands:
             self._track(command.track).take(command.job)
         return len(commands)
@@ -278,16 +429,21 @@ class Runtime:
         return self._tracks[number]
 
     def _executor(self) -> Executor:
-        session = session_in(self._session(), self.warehouse.zone)
-        work = SparkWork(
-            session,
-            self.warehouse,
-            self.store,
-            self.catalogue,
-            self.schemas.fixed(session),
-            self._kept_of_flows,
-            self.flows,
-        )
+        work: Compute
+        try:
+            self._spark = self._session()
+            session = session_in(self._spark, self.warehouse.zone)
+            work = SparkWork(
+                session,
+                self.warehouse,
+                self.store,
+                self.catalogue,
+                self.schemas.fixed(session),
+                self._kept_of_flows,
+                self.flows,
+            )
+        except (NotAvailable, Py4JError, OSError) as error:
+            work = _Away(error if isinstance(error, NotAvailable) else NotAvailable("spark", ENDED))
         return Executor(
             self.warehouse,
             self.store,
@@ -297,6 +453,7 @@ class Runtime:
             self.owner,
             speed=self.clock.speed,
             loaded=self.schemas.record,
+            await_store=self._await_store,
         )
 
     def _finished(self, error: BaseException | None) -> None:
@@ -320,6 +477,16 @@ def _made_with(graph: Graph, tables: Sequence[str]) -> Iterator[str]:
                 yield from (name, f"{name}_quarantine")
 
 
+class _Away(Compute):
+    """In the place of Spark, while it does not start."""
+
+    def __init__(self, error: NotAvailable) -> None:
+        self._error = error
+
+    def run(self, job: Job, folder: str) -> Computed:
+        raise self._error
+
+
 class _Track:
     """One lane of work: a thread whose Spark jobs run in a pool of its own."""
 
@@ -339,32 +506,43 @@ class _Track:
     def stop(self, job: Job) -> None:
         """Give up a job that runs."""
         self._executor.stopping = job.id
-        spark = getattr(self._executor.compute, "session", None)
-        if spark is not None:
-            spark.sparkContext.cancelJobsWithTag(self._group(job))
+        if (spark := self._spark) is not None:
+            with suppress(Py4JError, OSError):  # it has ended by itself
+                spark.sparkContext.cancelJobsWithTag(self._group(job))
+
+    @property
+    def _spark(self) -> SparkSession | None:
+        work = self._executor.compute
+        return work.session if isinstance(work, SparkWork) else None
 
     def _group(self, job: Job) -> str:
         return f"{job.id}-{self._executor.owner}"
 
-    def end(self) -> None:
+    def end(self, within_s: float) -> bool:
+        """End after what it does; False if that takes longer."""
         self._queue.put(None)
-        self._thread.join(timeout=60)
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             try:
-                spark = getattr(self._executor.compute, "session", None)
-                if spark is not None and not is_alive(spark):
+                spark = self._spark
+                if spark is None or not is_alive(spark):
                     self._executor = self._make()
-                    spark = getattr(self._executor.compute, "session", None)
-                if spark is not None:
-                    spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
-                    spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
-                    # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
-                    spark.sparkContext.clearJobTags()
-                    spark.sparkContext.addJobTag(self._group(job))
+                if (spark := self._spark) is not None:
+                    with suppress(Py4JError, OSError):  # it has just ended, which the job will find
+                        self._mark(spark, job)
                 self._executor.run(job)
                 self._done(None)
             except BaseException as error:
                 self._done(error)
                 return
+
+    def _mark(self, spark: SparkSession, job: Job) -> None:
+        """What Spark does in this thread belongs to the job."""
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
+        spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
+        # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
+        spark.sparkContext.clearJobTags()
+        spark.sparkContext.addJobTag(self._group(job))

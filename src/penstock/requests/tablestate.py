@@ -102,6 +102,8 @@ class TableState:
     last_how: str = ""
     last_finished_us: int | None = None
     attempt: int = 0
+    # How often Spark ended while it was updated, since it was last.
+    deaths: int = 0
     error: str | None = None
     retry_at_us: int | None = None
     failed: bool = False
@@ -123,7 +125,7 @@ class TableState:
 
     def try_anew(self) -> None:
         """Whatever failed before, it may be tried again at once."""
-        self.failed, self.attempt, self.retry_at_us = False, 0, None
+        self.failed, self.attempt, self.deaths, self.retry_at_us = False, 0, 0, None
 
     @property
     def lacks(self) -> PartitionSet:

@@ -43,7 +43,8 @@ def served(
     check_door(warehouse, host)
     listener = _listener(host, port)
     with warehouse.running(pace, for_queries=True) as runtime:
-        loop = threading.Thread(target=_run, args=(runtime,), name="penstock-loop")
+        broken: list[BaseException] = []
+        loop = threading.Thread(target=lambda: _run(runtime, broken, lambda: server.end()), name="penstock-loop")
         front = warehouse.open_front(runtime.wake)
         # Large answers of an earlier process, which nobody can ask for any more.
         shutil.rmtree(front.results_folder, ignore_errors=True)
@@ -58,6 +59,8 @@ def served(
             _ = warehouse.spark
             loop.start()
             yield server, runtime
+            if broken:
+                raise broken[0]
         finally:
             server.end()
             front.close()
@@ -67,8 +70,13 @@ def served(
             listener.close()
 
 
-def _run(runtime: Runtime) -> None:
-    runtime.run()
+def _run(runtime: Runtime, broken: list[BaseException], end: Callable[[], None]) -> None:
+    """The loop. What it cannot wait out ends the server, too."""
+    try:
+        runtime.run()
+    except BaseException as error:
+        broken.append(error)
+        end()
 
 
 def check_door(warehouse: Warehouse, host: str) -> None:

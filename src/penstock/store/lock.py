@@ -102,6 +102,19 @@ class RunLock:
             f"stop that one first (kill {holder['pid']}), or look at it with `penstock status --watch`"
         )
 
+    def regain(self) -> None:
+        """After the store was away: a server that lost the connection gave the lock back."""
+        if self._connection is None:
+            return
+        try:
+            self._connection.exec_driver_sql("SELECT 1")
+            self._connection.commit()
+        except DBAPIError:
+            with suppress(DBAPIError):
+                self._connection.close()
+            self._connection = None
+            self._lock_server()
+
     def release(self) -> None:
         if self._file is not None:
             self._file.close()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal
 
+from penstock.control.faults import Fault
 from penstock.control.state import State
 from penstock.control.views.health import FeedHealth, feed_healths
 from penstock.control.views.inputs import failed_for_absence
@@ -139,6 +140,8 @@ class Overview:
     recovery: list[Recovery]
     violated: list[Violation]
     quarantine: list[SetAside]
+    # What of the world is not available now.
+    faults: list[Fault]
 
 
 def overview(state: State, now_us: int, zone: tzinfo = UTC) -> Overview:
@@ -148,4 +151,5 @@ def overview(state: State, now_us: int, zone: tzinfo = UTC) -> Overview:
         recoveries(state, now_us),
         violated(state, now_us),
         [SetAside(found.feed, found.file.uri, found.reason) for found in state.quarantine.values()],
+        list(state.faults.open.values()),
     )

@@ -251,6 +251,15 @@ class Arrivals:
         return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
     def _log(self, landing: Landing, fresh: list[tuple[str, Seen]]) -> int:
+        try:
+            return self._logged(landing, fresh)
+        except Exception:
+            # They are not on record: they are new when they are seen next.
+            for path, _ in fresh:
+                landing.forget(path)
+            raise
+
+    def _logged(self, landing: Landing, fresh: list[tuple[str, Seen]]) -> int:
         feed = landing.feed
         with self._store.read() as conn:
             rows = self._store.known_files(conn, feed.name, [self._uri(path) for path, _ in fresh])

@@ -14,6 +14,7 @@ from functools import partial
 from time import monotonic, thread_time
 
 from penstock.engine.arrivals.intake import Arrivals, Landing
+from penstock.engine.faults import fault_of
 
 # Of one core, for looking again at what should be known; and for folders of which not all is told.
 SHARE = 0.01
@@ -22,6 +23,8 @@ SHARE_UNTOLD = 0.05
 _MOST_SAVED = 0.05
 # How often to ask whether a folder still is the one it was, and to list those of which not all is told.
 _FOLDERS_S = 0.9
+# Between two looks while the store does not answer.
+LONGEST_PAUSE_S = 5.0
 # So long nobody waits for one feed.
 PATIENCE_S = 1.0
 
@@ -95,9 +98,18 @@ class Lookout:
 
     def _work(self, number: int) -> None:
         try:
+            pause_s = self._every_s
             while not self._stop.is_set() and number == self._number:
-                self._round(number)
-                self._hurry.wait(self._every_s)
+                try:
+                    self._round(number)
+                    pause_s = self._every_s
+                except Exception as error:
+                    # The loop waits for the store, too, and tells.
+                    fault = fault_of(error)
+                    if fault is None or fault.part != "store":
+                        raise
+                    pause_s = min(LONGEST_PAUSE_S, 2 * pause_s + 0.1)
+                self._hurry.wait(pause_s)
                 self._hurry.clear()
         except BaseException as error:
             self._broken.append(error)

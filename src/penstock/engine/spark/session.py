@@ -270,6 +270,12 @@ def is_alive(session: SparkSession) -> bool:
         return False
 
 
+def has_ended(session: SparkSession) -> bool:
+    """Whether its JVM is gone, without asking it: one that is busy would take its time."""
+    process = getattr(getattr(session.sparkContext, "_gateway", None), "proc", None)
+    return process.poll() is not None if process is not None else not is_alive(session)
+
+
 def _forget_a_dead_jvm() -> None:
     """PySpark keeps the first JVM for the life of the process, and would go on asking it after its death."""
     gateway: Any = SparkContext._gateway

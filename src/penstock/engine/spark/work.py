@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.declare.sql.view import AggregateWay
 from penstock.declare.warehouse import Definition, Definitions
+from penstock.engine.faults import NotAvailable
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
 from penstock.engine.spark.links import Links
-from penstock.engine.spark.session import ENDED, SparkProblem, is_alive
+from penstock.engine.spark.session import ENDED, is_alive
 from penstock.engine.updates.baseload import BaseLoad
 from penstock.engine.updates.cleanup import job_folders, remove_written
 from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
@@ -71,7 +72,7 @@ class SparkWork:
         except BaseException as error:
             self._discard(job.table, definition, folder)
             if isinstance(error, Exception) and not is_alive(self.session):
-                raise SparkProblem(ENDED) from error
+                raise NotAvailable("spark", ENDED) from error
             raise
         finally:
             self._links.clear()

@@ -16,11 +16,13 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from sqlalchemy import Connection
 
-from penstock.control.events import Event, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
+from penstock.control.events import Event, FaultMet, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
 from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import UNREAD
+from penstock.engine.faults import NotAvailable, WorldFault, check_storage, fault_of
 from penstock.engine.updates.cleanup import job_folder
 from penstock.engine.updates.provenance import time_range
+from penstock.engine.upkeep.identity import FILE_NAME
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of
@@ -97,6 +99,7 @@ class Executor:
         step: Step = lambda _name: None,
         speed: float = 1.0,
         loaded: Callable[[Connection, str], None] = lambda _conn, _feed: None,
+        await_store: Callable[[WorldFault], bool] = lambda _fault: False,
     ) -> None:
         self.warehouse = warehouse
         self.store = store
@@ -110,11 +113,13 @@ class Executor:
         self._speed = speed
         # Called in the transaction that publishes rows of a feed.
         self._loaded = loaded
+        # Waits until the store answers again; False if that is not waited for.
+        self._await_store = await_store
         # A job that is to be given up, if it is not too late for that.
         self.stopping: str | None = None
 
     def run(self, job: Job) -> None:
-        """Do the job and log how it ended. Only a lost store or another owner raises."""
+        """Do the job and log how it ended. Only another owner raises, or a store that nobody waits for."""
         began = perf_counter()
 
         def took() -> float:
@@ -127,18 +132,62 @@ class Executor:
             for one in computed:
                 self._make_durable(one)
             self._step("durable")
-            self._publish(job, computed, took())
+            self._surely(job, lambda: self._publish(job, computed, took()))
             self._step("published")
         except Fenced:
             raise
-        except Exception as error:
+        except Exception as caught:
+            error = self._explained(caught)
+            fault = fault_of(error)
             if self.stopping == job.id:
-                self._stopped(job, took())
+                self._surely(job, lambda: self._stopped(job, took()))
+            elif fault is not None:
+                if fault.part == "store" and not self._await_store(fault):
+                    raise
+                self.interrupted(job, fault, took())
             else:
-                self._fail(job, error, took())
+                self._surely(job, lambda: self._fail(job, error, took()))
+
+    def interrupted(self, job: Job, fault: WorldFault, seconds: float = 0.0) -> None:
+        """Put on record that the world did not let a job end."""
+        self._surely(job, lambda: self._interrupted(job, fault, seconds))
+
+    def _interrupted(self, job: Job, fault: WorldFault, seconds: float) -> None:
+        with self.store.write() as conn:
+            self.store.check_owner(conn, self.owner)
+            met = FaultMet(self.now_us(), fault.part, fault.reason, job.id, job.table, seconds)
+            self.store.append(conn, [met])
+
+    def _surely(self, job: Job, write: Callable[[], None]) -> None:
+        """Write how a job ended, however often the store goes away meanwhile. A transaction whose end was not heard of may have been done."""
+        while True:
+            try:
+                return write()
+            except Fenced:
+                raise
+            except Exception as error:
+                fault = fault_of(error)
+                if fault is None or fault.part != "store" or not self._await_store(fault):
+                    raise
+                if self._has_ended(job):
+                    return None
+
+    def _has_ended(self, job: Job) -> bool:
+        kinds = ("update-finished", "update-failed", "update-stopped", "fault-met")
+        with self.store.read() as conn:
+            return any(event.job == job.id for _, event in self.store.events_of(conn, job.table, kinds, 10))  # type: ignore[union-attr]
+
+    def _explained(self, error: Exception) -> Exception:
+        """An error as what it is: where the data folder is away, other errors follow from that."""
+        try:
+            check_storage(self.catalogue.data_path, FILE_NAME)
+        except NotAvailable as away:
+            return away
+        return error
 
     def _compute(self, job: Job) -> list[Computed]:
         """What each table of the job gets."""
+        check_storage(self.catalogue.data_path, FILE_NAME)
         folder = job_folder(job.id, self.owner)
         if job.kind == "upkeep" and job.anew:
             return [self._emptied(job)]
