@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -57,17 +58,20 @@ def test_a_job_loads_one_file_in_normal_mode_whatever_has_piled_up() -> None:
     assert loads and all(len(job.files) == 1 for job in loads)
 
 
-def test_a_derived_table_takes_one_period_of_data_at_a_time() -> None:
+@pytest.mark.parametrize("partition", ["5min", "hour", "day", "none"])
+def test_a_derived_table_takes_one_period_of_data_at_a_time(partition: str) -> None:
+    """However long its partitions are: what a job takes goes up to some time inside of one."""
     base = SimTable("base", period_s=600.0, phase_s=600.0, alpha_s=10, beta=0.1)
     view = SimTable("view", ("base",), alpha_s=5, beta=0.1)
     other = replace(base, name="other", phase_s=10.0, alpha_s=500.0, period_s=3_600.0)
-    scenario = SimScenario((base, view, other), tracks=1, horizon_s=7_200.0, partition="5min")
+    scenario = SimScenario((base, view, other), tracks=1, horizon_s=7_200.0, partition=partition)
     simulation = Simulation(scenario, find_policy("adaptive(plain)"), 1, keep_log=True)
     simulation.run()
     assert simulation.log is not None
     views = [e.job for e in simulation.log if isinstance(e, UpdateStarted) and e.job.table == "view" and e.at_us > 0]
-    lengths = [sum(p.end_us - p.start_us for p in job.pieces) // 1_000_000 for job in views]
-    assert lengths and max(lengths) <= 900  # 600 s of data touch at most three partitions of 300 s
+    edges = [job.complete_us for job in views if job.complete_us is not None]
+    lengths = [(after - before) // 1_000_000 for before, after in pairwise(edges)]
+    assert lengths and max(lengths) == min(lengths) == 600
     assert len(views) >= 8
 
 

@@ -62,7 +62,8 @@ class Controller:
     def _set_policy(self) -> None:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
         weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
-        self.state.follow_policy(chops(self.policy, self.state.graph), weights)
+        kept: frozenset[str] = getattr(self.policy, "kept", _NOBODY)
+        self.state.follow_policy(chops(self.policy, self.state.graph), weights, kept)
         self.ready = ReadyJobs.under(self.policy)
         # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.
         self._late: set[str] = set()

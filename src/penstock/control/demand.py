@@ -38,6 +38,7 @@ class QueryDemand:
     def __init__(self, ledger: Ledger, waits: QueryWaits) -> None:
         self.ledger, self.waits = ledger, waits
         self.updates: Updates = "always"
+        self.kept: frozenset[str] = frozenset()
         self.forget()
 
     def forget(self) -> None:
@@ -93,7 +94,8 @@ class QueryDemand:
 
     def deferred_until(self, table: TableState) -> int | None:
         """No update of the table starts before that; None if one may."""
-        if self.updates == "always" or table.last is None or table.table.name in self.waits:
+        name = table.table.name
+        if self.updates == "always" or table.last is None or name in self.waits or name in self.kept:
             return None
         if self.updates == "periods":
             gap_us = self._gap_us(table)
@@ -111,7 +113,7 @@ class QueryDemand:
     def gives_way_until(self, job: ReadyJob) -> int:
         """Until when an update that nobody waits for leaves its track to those that a query waits for: a period at the most,
         and no longer than its target allows. Of a group, the first that cannot wait longer."""
-        if self.updates != "demand" or job.awaited_us is not None:
+        if self.updates != "demand" or job.awaited_us is not None or job.table in self.kept:
             return 0
         own = _modulator(self.ledger.graph)
         until = END_US

@@ -39,7 +39,7 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
             "load",
             state.snapshot,
             files=files_to_load(state, table, take),
-            pieces=pieces_to_load(state, table),
+            pieces=pieces_to_load(state, table, take),
             complete_us=table.edge_us if table.anew == "rows" else None,
             withdrawn=() if table.anew == "rows" else tuple(sorted(table.withdrawn)),
             anew=table.anew,
@@ -60,16 +60,20 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
 
 def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, take: int | None) -> Job:
     spec = table.table
-    pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in ready_work(state, table, take).pieces)
+    work = ready_work(state, table, take)
+    pieces = tuple(_folded_if_possible(state, piece, spec.name) for piece in work.pieces)
     flows = state.graph.has_time[spec.name]
     complete_us = complete_after(table, pieces) if flows else None
+    edge_us = table.seen_us if work.cut_us is None else work.cut_us
+    if complete_us is not None and work.cut_us is not None:
+        complete_us = min(complete_us, work.cut_us)
     return Job(
         identity,
         spec.name,
         "derive",
         state.snapshot,
         pieces=pieces,
-        edge_us=table.seen_us if flows else None,
+        edge_us=edge_us if flows else None,
         complete_us=complete_us,
         reflects=_reflects(state, table, pieces, complete_us if flows else END_US),
         amount=ready.amount,

@@ -11,6 +11,7 @@ from penstock.control.state import State
 from penstock.model.cost import WORTH_A_START, CostModel
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE
+from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
@@ -49,6 +50,8 @@ class Work:
     deferred: Deferral | None = None
     # Pending, but further changes are collected until then.
     collects_us: int | None = None
+    # Up to when a job that takes so many periods of data goes, where that is inside of a partition.
+    cut_us: int | None = None
 
 
 def blocked(state: State, table: TableState) -> str | None:
@@ -80,7 +83,7 @@ def blocked(state: State, table: TableState) -> str | None:
 
 def ready_job(state: State, table: TableState, work: Work | None = None, take: int | None = None) -> ReadyJob | None:
     """All work of a table that could start now; `work` if it is known already. With `take` only the oldest so many
-    files, or so many periods of data."""
+    files, or so many periods of data; of what was only asked for, as many partitions as fit into these, and nothing beside files."""
     if blocked(state, table) is not None:
         return None
     spec = table.table
@@ -88,7 +91,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     release = END_US
     amount = table.amount
     if spec.is_base:
-        pieces = pieces_to_load(state, table)
+        pieces = pieces_to_load(state, table, take)
         if not (table.files or pieces or table.withdrawn or table.anew):
             return _upkeep(table)
         files = files_to_load(state, table, take)
@@ -102,8 +105,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
             return _upkeep(table, to_be_emptied(state, table, work))
         gain = _gain(table, pieces)
         if spec.chop is not None or name in state.chops or take is not None or name in state.awaited:
-            pending = table.needs.domain().count(spec.grain)
-            amount *= min(1.0, partitions_of(pieces).count(spec.grain) / pending)
+            amount *= _part(table, work)
     late = 0
     late_total = 0
     for piece in pieces:
@@ -134,6 +136,14 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
         awaited_us=_awaited_until(state, table, pieces),
         start_up_s=cost.expected_s(0.0),
     )
+
+
+def _part(table: TableState, work: Work) -> float:
+    """What part of all that is pending some work is."""
+    if work.cut_us is not None and table.seen_us is not None and table.edge_us is not None:
+        return (work.cut_us - table.edge_us) / (table.seen_us - table.edge_us)
+    pending = table.needs.domain().count(table.table.grain)
+    return min(1.0, partitions_of(work.pieces).count(table.table.grain) / pending)
 
 
 def _asked_by(state: State, pieces: tuple[Piece, ...]) -> int:
@@ -202,15 +212,17 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     return files
 
 
-def pieces_to_load(state: State, table: TableState) -> tuple[Piece, ...]:
+def pieces_to_load(state: State, table: TableState, take: int | None = None) -> tuple[Piece, ...]:
     """The partitions that a load makes again: all where a file changed, whose rows are in them. What was only asked for is
     cut as the work of a view is, so that a long backfill does not keep new files waiting."""
     if table.anew == "rows":
         return ()  # first of all its rows get into the partitions of now
     pieces = [Piece(*piece) for piece in table.needs.pieces()]
     asked = partitions_of([piece for piece in pieces if not piece.need.changed])
-    if not asked or table.table.grain is WHOLE or (most := _most(state, table, None)) is None:
+    if not asked or table.table.grain is WHOLE or (most := _most(state, table, take)) is None:
         return tuple(pieces)
+    if take is not None and table.files:
+        most = 0
     later = asked - asked.first(table.table.grain, most)
     return (
         tuple(Piece(*piece) for piece in table.needs.within(table.needs.domain() - later)) if later else tuple(pieces)
@@ -277,15 +289,56 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
+    cut_us = None
     if spec.name in state.graph.chained and state.graph.has_time[spec.name]:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
         oldest = table.needs.domain().first(spec.grain, 1)
         pieces = pieces and [Piece(*piece) for piece in table.needs.within(oldest & partitions_of(pieces))]
-    elif hurried:
+    elif hurried and take is None:
         pieces = hurried
+    elif take is not None and not hurried and (reach_us := _reach_us(state, table, take)) is not None:
+        pieces, cut_us = _cut(state, table, pieces, reach_us)
+    elif hurried and take is not None:
+        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, hurried, _most(state, table, take) or 1))]
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
-    return Work(tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, deferred, collects_us)
+    return Work(
+        tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, deferred, collects_us, cut_us
+    )
+
+
+def _reach_us(state: State, table: TableState, take: int) -> int | None:
+    """Up to when a job goes that takes so many periods of data; None if nothing is left beyond that, or it cannot be told."""
+    if table.edge_us is None or table.seen_us is None or not cuttable(state.graph, table.table.name):
+        return None
+    reach = table.edge_us + take * state.graph.periods_us[table.table.name]
+    return reach if reach < table.seen_us else None
+
+
+def _cut(state: State, table: TableState, pieces: list[Piece], reach_us: int) -> tuple[list[Piece], int | None]:
+    """The pieces with the rows between the edge and some time, and that time: a backlog is done in steps of the same size,
+    however long the partitions are. Where a source cannot be cut there, the last partition is made as a whole."""
+    grain = table.table.grain
+    every = partitions_of(pieces)
+    assert table.edge_us is not None
+    begin = BEGIN_US if grain is WHOLE else grain.floor(table.edge_us)
+    end = END_US if grain is WHOLE else grain.shift(grain.floor(reach_us - 1), 1)
+    taken = [Piece(*piece) for piece in table.needs.within(every.within(begin, end))]
+    edges = state.source_edges(table.table.name)
+    if not taken or edges is None or out_of_reach(edges, grain, reach_us) & partitions_of(taken):
+        return taken or pieces, None
+    return taken, reach_us
+
+
+def cuttable(graph: Graph, name: str) -> bool:
+    """Whether an update of a table may take up a part of what is pending for one of its partitions: up to some time. Not where
+    nobody said how much comes in a period."""
+    table = graph.tables[name]
+    alone = table.group is None and table.leader is None and name not in graph.followers
+    flows = graph.has_time[name] and not (table.anywhere or graph.fluid[name]) and name not in graph.chained
+    feeds = (graph.tables[origin].feed for origin in graph.origins[name])
+    guessed = table.period_us is None and any(graph.feeds[feed].guessed for feed in feeds if feed is not None)
+    return not table.is_base and alone and flows and table.when == "continuous" and not guessed
 
 
 def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:

@@ -10,8 +10,9 @@ from penstock.control.demand import QueryDemand
 from penstock.control.events import FaultMet, TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
 from penstock.control.feeds import Feeds
 from penstock.control.files import Files
+from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
-from penstock.model.time import BEGIN_US, SECOND_US
+from penstock.model.time import BEGIN_US, END_US, SECOND_US
 from penstock.requests.backfill import Backfills
 from penstock.requests.job import Job, PublishedTable
 from penstock.requests.ledger import Ledger
@@ -94,7 +95,20 @@ class Runs:
                 else:
                     # Something changed after the decision, which the job will not see.
                     state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
+        self._rest(state, job)
         state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
+
+    def _rest(self, state: TableState, job: Job) -> None:
+        """What a job leaves that goes up to some time inside of a partition."""
+        if job.kind != "derive" or job.edge_us is None or state.seen_us is None or state.seen_us <= job.edge_us:
+            return
+        grain = state.table.grain
+        begin = BEGIN_US if grain is WHOLE else grain.floor(job.edge_us)
+        for piece in job.pieces:
+            here = PartitionSet.of((piece.start_us, piece.end_us)).within(begin, END_US)
+            if here:
+                left = piece.need.rest(job.pin, job.edge_us, piece.need.at_us)
+                state.needs.add(here, replace(left, late=False, requests=(), came_us=piece.need.came_us))
 
     def _more_is_awaited(self, name: str) -> bool:
         """Whether an update that starts now cannot be all that is waited for, as what the table is made from is still to come."""

@@ -98,6 +98,8 @@ class State:
     demand_us: int = _read("reading.demand_us")
     pressure: float = _read("reading.pressure")
     stretched: Mapping[str, int] = _read("reading.stretched")
+    # Tables whose work nothing puts off, as the policy promises when it is done.
+    kept: frozenset[str] = _read("reading.kept")
     deferred_until: Callable[[TableState], int | None] = _read("reading.deferred_until")
 
     def __init__(self) -> None:
@@ -237,8 +239,8 @@ class State:
         """It is at least that late."""
         self.now_us = max(self.now_us, now_us)
 
-    def follow_policy(self, chops: Mapping[str, Cut], weights: Mapping[str, float]) -> None:
-        self.chops, self.weights = chops, weights
+    def follow_policy(self, chops: Mapping[str, Cut], weights: Mapping[str, float], kept: frozenset[str]) -> None:
+        self.chops, self.weights, self.reading.kept = chops, weights, kept
 
     def touch(self, names: Iterable[str]) -> None:
         self.ledger.touched.update(names)

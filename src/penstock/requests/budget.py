@@ -208,7 +208,7 @@ def pass_us(state: RequestView, name: str) -> int:
 def closes_us(state: RequestView, table: TableState) -> int | None:
     """When the window closes that is open now; None if there is none."""
     length = table.table.queue_us
-    if not length or not table.exists or table.table.name in state.awaited:
+    if not length or not table.exists or table.table.name in state.awaited or table.table.name in state.kept:
         return None
     late = [Piece(*piece) for piece in table.needs.pieces() if piece[2].late]
     arrived = next((file.arrived_us for file in table.files.values()), None)

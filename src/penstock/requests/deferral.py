@@ -63,7 +63,8 @@ class Coming:
 
 
 def may_defer(state: RequestView, table: Table) -> bool:
-    return bool(table.patience_us) or (table.patience_us is None and table.name in state.graph.restated)
+    patient = bool(table.patience_us) or (table.patience_us is None and table.name in state.graph.restated)
+    return patient and table.name not in state.kept
 
 
 def defer(

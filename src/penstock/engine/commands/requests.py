@@ -196,7 +196,9 @@ class Requesting:
             now = declared(self.warehouse, self.store, conn, now_us)
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, now, asked)
-        found.state.follow_policy(chops(bound(find_policy(policy), graph), graph), found.state.weights)
+        found.state.follow_policy(
+            chops(bound(find_policy(policy), graph), graph), found.state.weights, found.state.kept
+        )
         work = []
         with self.store.read() as conn:
             started: set[str] = set()

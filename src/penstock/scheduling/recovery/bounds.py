@@ -124,7 +124,7 @@ class Model:
             behind, recovered, way = self._behind(table, task, found)
             own = response + task.period_us + self.early_us(task)
             found[table] = RecoveryBound(
-                table, tardiness, response, own + behind, own + task.step_us + recovered, (*way, table)
+                table, tardiness, response, own + behind, own + task.period_us + recovered, (*way, table)
             )
         return found
 
@@ -209,12 +209,12 @@ class RecoveryTime:
 
     def _lasts_us(self, table: str) -> int | None:
         task, bound = self.model.known[table], self.bounds.get(table)
-        if bound is None or not task.recovery_us < task.step_us:
+        if bound is None or not task.recovery_us < task.period_us:
             return None
-        behind = self.reached_us[table] + bound.recovered_us + bound.response_us - task.step_us
-        jobs = max(1, -(-behind // (task.step_us - task.recovery_us)))
-        # The first job may have begun in the background, or inside a partition, with less than a period to do.
-        jobs += self.model.background + (task.step_us > task.period_us)
+        behind = self.reached_us[table] + bound.recovered_us + bound.response_us - task.period_us
+        jobs = max(1, -(-behind // (task.period_us - task.recovery_us)))
+        # The first job may have begun in the background, with less than a period to do.
+        jobs += self.model.background
         return bound.response_us + jobs * task.recovery_us
 
     def latest_us(self, table: str) -> int | None:

@@ -12,7 +12,7 @@ interrupted.
 
 With `above`, of each table all that it is made from, tables recover in turns: an outage owes each table that it reached one
 recovery, a table has its turn when none of those above it is owed one any more, and what it is owed is paid when it leaves
-recovery mode, no more than one step of data behind; or when its turn comes and it is no further behind than that. So a
+recovery mode, no more than a period behind; or when its turn comes and it is no further behind than that. So a
 recovery ends, whatever the phases of its sources are. Without `above` any table that is too far behind recovers, as published.
 """
 
@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from math import fsum
 from typing import Any, Literal
 
-from penstock.scheduling.recovery.progress import NEW, JobChoice, ModeChange, Progress
+from penstock.scheduling.recovery.progress import NEW, NO_DATA_US, JobChoice, ModeChange, Progress
 from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import ROUNDING, RecoveryTask, total_utilisation
 
@@ -254,7 +254,7 @@ class Modes:
             self._behind, self._room = kept, (self._room[0], 2 * len(kept) + _SLACK)
 
     def _leave(self, table: str) -> None:
-        """Rule RN: fresh when a job ends, so back to normal at its deadline. In turns: no more than a step behind."""
+        """Rule RN: fresh when a job ends, so back to normal at its deadline. In turns: no more than a period behind."""
         progress = self[table]
         if not progress.recovering or progress.busy or progress.waits:
             return
@@ -278,7 +278,7 @@ class Modes:
 
     def _near_us(self, table: str) -> int:
         """How far behind it may be to have recovered."""
-        return self.tasks[table].step_us if self.above is not None else 0
+        return self.tasks[table].period_us if self.above is not None else 0
 
     def _enter(self) -> None:
         """Rule NR: tables that are too far behind speed up, as many as (6) allows."""
@@ -337,11 +337,13 @@ class Modes:
     def _release(self, table: str) -> None:
         """(3) and (4): the next job, if the table is not fresh and it is time."""
         progress = self[table]
-        if progress.waits and not progress.lag_us:
+        # On tracks that idle there is room for what makes no table fresher; without them it is released as everything else.
+        lags = progress.lag_us > (NO_DATA_US if self.background else 0)
+        if progress.waits and not lags:
             # What it was to load is gone (a file was taken back): as if it had not been released.
             self._progress[table] = progress._replace(waits=False, ended_us=self.now_us)
             return
-        if progress.waits or progress.runs or not progress.lag_us or progress.leaves_us is not None:
+        if progress.waits or progress.runs or not lags or progress.leaves_us is not None:
             return
         now = self.now_us
         first = max(progress.next_us, progress.ended_us)
@@ -377,12 +379,12 @@ class Modes:
     def choices(self, startable: Startable | None = None) -> Iterator[JobChoice]:
         """Jobs that may start now, first to last: released ones by deadline, then the background. `startable` says
         whether a table could run at all, for whatever reasons the world may have."""
-        self.settle()
-        yield from self._by_deadline(startable)
-        if self.background:
-            yield from self._by_loss(startable)
+        yield from self.released(startable)
+        yield from self.behind(startable)
 
-    def _by_deadline(self, startable: Startable | None) -> Iterator[JobChoice]:
+    def released(self, startable: Startable | None = None) -> Iterator[JobChoice]:
+        """Released jobs by deadline."""
+        self.settle()
         for table, progress in self._live(self._released, self._waiting):
             if startable is None or startable(table):
                 assert progress.last is not None
@@ -391,13 +393,17 @@ class Modes:
     def _waiting(self, rank: float, progress: Progress, task: RecoveryTask) -> bool:
         return progress.waits and progress.last is not None and self.rank(task.table, progress.last) == rank
 
-    def _by_loss(self, startable: Startable | None) -> Iterator[JobChoice]:
+    def behind(self, startable: Startable | None = None) -> Iterator[JobChoice]:
+        """What tracks that idle may do: tables that are behind, who loses most goes first."""
+        self.settle()
+        if not self.background:
+            return
         for table, progress in self._live(self._behind, self._loses):
             if not progress.busy and not progress.waits and (startable is None or startable(table)):
                 yield JobChoice(table, True, self.tasks[table].most, progress.next_us, progress.next_us)
 
     def _loses(self, loss: float, progress: Progress, task: RecoveryTask) -> bool:
-        return bool(progress.lag_us) and loss == self.loss(task, progress.lag_us)
+        return progress.lag_us > NO_DATA_US and loss == self.loss(task, progress.lag_us)
 
     def loss(self, task: RecoveryTask, lag_us: int) -> float:
         """The smallest goes first in the background: staleness by priority, for each second of work."""

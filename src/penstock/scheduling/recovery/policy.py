@@ -26,8 +26,8 @@ from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.index import MaxBenefit
 from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.progress import JobChoice
-from penstock.scheduling.recovery.reservations import NO_CHANGE, Change, changed, declared_cost_us, model_of
+from penstock.scheduling.recovery.progress import NO_DATA_US, JobChoice
+from penstock.scheduling.recovery.reservations import NO_CHANGE, Change, changed, declared_cost_us, kept, model_of
 from penstock.scheduling.recovery.tasks import Periods, RecoveryTask
 
 Provision = Literal["worst", "average"]
@@ -53,6 +53,8 @@ class Adaptive:
             raise ValueError("margin must be at least 1: a job takes as long as expected, or longer")
         self.plain, self.provision, self.periods, self.margin = plain, provision, periods, margin
         self._graph = graph
+        # Tables whose updates nobody puts off: those with a reservation, and all that they are made from.
+        self.kept = kept(graph) if graph is not None else frozenset[str]()
         self._benefit = MaxBenefit()
         self.index = self._benefit.index
 
@@ -78,7 +80,7 @@ class Adaptive:
             change.tracks or tracks,
             "shared" if change.shared else self.periods,
             merge=not self.plain,
-            startups_us={name: self._start_up_us(name, outlook) for name in graph.updated_with},
+            startups_us=self._startups_us(graph, outlook),
             fit=fit,
         )
 
@@ -98,12 +100,18 @@ class Adaptive:
         longest: float = known(table)
         return longest if self.margin <= LONGER else max(longest, self.margin * usual)
 
-    def _start_up_us(self, table: str, outlook: Outlook) -> int:
-        """What of that a job takes however little it has to do; 0 if that is not known."""
+    def _startups_us(self, graph: Graph, outlook: Outlook) -> dict[str, int]:
+        """What of that a job takes however little it has to do, of tables of which that is known; 0 if it is the declared cost
+        that is known."""
         known = getattr(outlook, "start_up_s", None)
-        if known is None:
-            return 0
-        return int(known(table) * self._longest_s(table, outlook) / outlook.period_cost_s(table) * SECOND_US)
+        found = {}
+        for name in graph.updated_with:
+            if declared_cost_us(graph, name) is not None:
+                found[name] = 0
+            elif known is not None:
+                part = known(name) / outlook.period_cost_s(name)
+                found[name] = int(part * self._longest_s(name, outlook) * SECOND_US)
+        return found
 
     # Memory
 
@@ -154,7 +162,7 @@ class Adaptive:
             if not free:
                 break
         if not starts and free:
-            starts += self._upkeep(situation, free)
+            starts += self._upkeep(situation, modes, free)
         wake = modes.due_us
         return Decision(tuple(starts), None if wake is None else max(wake, situation.now_us + 1), situation.memory)
 
@@ -164,19 +172,33 @@ class Adaptive:
         def startable(table: str) -> bool:
             return table in situation.ready and table not in taken and not situation.ready[table].upkeep
 
-        for job in self._awaited(situation):
-            taken.add(job.table)
-            yield Start(job.table, free.pop(0), "a query waits for it")
-        for choice in modes.choices(startable):
+        def started(choice: JobChoice) -> Start:
             taken.add(choice.table)
-            yield Start(
-                choice.table, free.pop(0), partial(_why, choice, modes, situation.ready[choice.table]), choice.take
-            )
-        # Whatever the world holds ready and the scheduler knows nothing of.
+            why = partial(_why, choice, modes, situation.ready[choice.table])
+            return Start(choice.table, free.pop(0), why, choice.take)
+
+        for choice in modes.released(startable):
+            yield started(choice)
+        # What a query waits for is first of all that nothing is promised of.
+        for job in self._awaited(situation):
+            if startable(job.table):
+                taken.add(job.table)
+                take = modes.tasks[job.table].most if job.table in modes.tasks else None
+                yield Start(job.table, free.pop(0), "a query waits for it", take)
+        for choice in modes.behind(startable):
+            yield started(choice)
+        if self._recovers(situation, modes):
+            return
+        # What makes no table fresher, such as a backfill; and whatever else the scheduler knows nothing of.
         for _, job in situation.ready.ranked(situation.now_us):
-            if startable(job.table) and not modes[job.table].lag_us:
+            if startable(job.table) and modes[job.table].lag_us <= NO_DATA_US:
                 taken.add(job.table)
                 yield Start(job.table, free.pop(0), "a track idles, and it has work", 1)
+
+    def _recovers(self, situation: Situation, modes: Modes) -> bool:
+        """Whether a table that is owed a recovery has something to do: then tracks do nothing besides, whether they idle or not."""
+        running = {job.table for job in situation.running.values()}
+        return any(table in situation.ready or table in running for table in modes.owed)
 
     def _awaited(self, situation: Situation) -> Iterator[ReadyJob]:
         for _, job in situation.ready.ranked(situation.now_us):
@@ -184,7 +206,9 @@ class Adaptive:
                 return
             yield job
 
-    def _upkeep(self, situation: Situation, free: list[int]) -> tuple[Start, ...]:
+    def _upkeep(self, situation: Situation, modes: Modes, free: list[int]) -> tuple[Start, ...]:
+        if self._recovers(situation, modes):
+            return ()
         for _, job in situation.ready.ranked(situation.now_us):
             if job.upkeep:
                 return upkeep(situation, job, free)

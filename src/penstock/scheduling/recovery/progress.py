@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from penstock.scheduling.recovery.reweighting import Released
 
+# A lag of so much says that there is something to do which makes the table no fresher, such as a backfill.
+NO_DATA_US = 1
+
 
 class Progress(NamedTuple):
     """Where a table stands."""

@@ -14,6 +14,8 @@ from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisione
 
 # More files than this in one job save hardly any start-up.
 _MOST_MERGED = 16
+# More files, or periods of data, than ever wait.
+_EVERYTHING = 1 << 40
 
 
 class Change(NamedTuple):
@@ -27,6 +29,18 @@ class Change(NamedTuple):
 
 
 NO_CHANGE = Change()
+
+
+def reserved(graph: Graph) -> frozenset[str]:
+    """The tables, by whose name they are planned, for which a part of the tracks is kept: all, if no table says that it wants one."""
+    wanted = {graph.updated_as[name] for name, table in graph.tables.items() if table.guarantee}
+    return frozenset(wanted or graph.updated_with)
+
+
+def kept(graph: Graph) -> frozenset[str]:
+    """These and all that they are made from."""
+    names = {each for name in reserved(graph) for each in (name, *graph.updated_with[name])}
+    return frozenset(names.union(*(graph.ancestors[name] for name in names)))
 
 
 def changed(graph: Graph, change: Change) -> Graph:
@@ -52,7 +66,7 @@ def model_of(
 ) -> Model:
     """Reservations for the tables of a graph, whose jobs take at most so long with one period of data; a group is one task.
     With `fit` periods are longer where the tracks could not keep them."""
-    some = any(table.guarantee for table in graph.tables.values())
+    wanted = reserved(graph)
     tasks = [
         RecoveryTask(
             name,
@@ -60,7 +74,7 @@ def model_of(
             graph.updated_every_us[name],
             graph.updated_every_us[name],
             priority=sum(graph.inherited[each] for each in graph.grouped_with(name)),
-            reserved=not some or any(graph.tables[each].guarantee for each in graph.grouped_with(name)),
+            reserved=name in wanted,
         )
         for name in sorted(graph.updated_with)  # ties go to the first, whatever the order of declaration
     ]
@@ -117,16 +131,16 @@ def _merging(
     tasks: list[RecoveryTask], tracks: int, startups_us: Mapping[str, int]
 ) -> tuple[list[RecoveryTask], dict[str, int]]:
     """Files that a job in the background may take: as many as fit into the longest jobs that there are anyway, so that
-    nobody waits longer for it than without. Where the tracks cannot do all, nothing is proven that could be lost: then as
-    many as fit into a period."""
-    longest_others = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
-    limit = longest_others if total_utilisation(tasks) <= tracks else max(task.period_us for task in tasks)
+    nobody waits longer for it than without. Several take no longer together than one by one. Where costs are learned, and nothing is proven, as many as fit into a period."""
+    limit = sorted((task.cost_us for task in tasks), reverse=True)[min(tracks, len(tasks)) - 1]
+    if any(startups_us.values()):
+        limit = max(limit, min(task.period_us for task in tasks))
     found, merged = [], {}
     for task in tasks:
         start_up = min(startups_us.get(task.table, 0), task.cost_us)
         each = max(1, task.cost_us - start_up)
         longest = min(limit, task.period_us)
-        most = max(1, min(_MOST_MERGED, (longest - start_up) // each)) if start_up else 1
+        most = max(1, min(_MOST_MERGED, (longest - start_up) // each)) if task.table in startups_us else 1
         if most > 1:
             merged[task.table] = start_up + most * each
         found.append(replace(task, most=most))
@@ -134,12 +148,17 @@ def _merging(
 
 
 def _fitted(tasks: list[RecoveryTask], tracks: int) -> list[RecoveryTask]:
-    """Periods that the tracks can keep. Where they could not, all are longer in proportion, and a job takes the files of
-    such a period."""
-    stretch = max(1.0, total_utilisation(tasks) / tracks)
-    fitted = []
-    for task in tasks:
-        period = max(ceil(task.period_us * stretch), task.cost_us)
-        batch = max(task.batch, ceil(period / task.period_us))
-        fitted.append(replace(task, period_us=period, batch=batch, most=max(task.most, batch)))
-    return fitted
+    """Periods that the tracks can keep. Where they could not, all are longer in proportion, nothing is proven, and a job takes
+    all that there is."""
+    stretch = total_utilisation(tasks) / tracks
+    if stretch <= 1 and all(task.cost_us <= task.period_us for task in tasks):
+        return tasks
+    return [
+        replace(
+            task,
+            period_us=max(ceil(task.period_us * max(1.0, stretch)), task.cost_us),
+            batch=_EVERYTHING,
+            most=_EVERYTHING,
+        )
+        for task in tasks
+    ]

@@ -34,13 +34,6 @@ class RecoveryTask:
     most: int = 1
     # Whether the table has a reservation. If not, it only ever uses tracks that idle.
     reserved: bool = True
-    # The least data that an update can take where that is more than a period: a partition that cannot be cut.
-    whole_us: int = 0
-
-    @property
-    def step_us(self) -> int:
-        """How much of its data one update takes, and how far behind a table may be that has recovered."""
-        return max(self.period_us, self.whole_us)
 
     @property
     def utilisation(self) -> float:
