@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -126,6 +127,8 @@ class World:
         self.bad: set[tuple[str, str]] = set()
         self.promises: list[tuple[str, int, list[Delivery]]] = []
         self.watches_claims = False
+        # Whether it notices that what was made again has the same rows.
+        self.compares = False
         # Which content of each file a table holds.
         self.held: dict[str, dict[str, Delivery]] = {}
         self.folded = 0
@@ -342,15 +345,31 @@ class World:
         if table.name in self.tables and self.tables[table.name].feed != table.feed:
             table = self.tables[table.name]
         if job.kind == "load":
-            publications = [self.load(job, table)]
+            publications = [self.comparing(job, graph, lambda: self.load(job, table))]
         else:
             self.snapshot += 1  # one for all tables of a group
-            publications = [self.derive(each, graph.tables[each.table], graph) for each in job.each]
+            publications = [
+                self.comparing(each, graph, lambda each=each: self.derive(each, graph.tables[each.table], graph))
+                for each in job.each
+            ]
         for each, publication in zip(job.each, publications, strict=True):
             self.published.append((each.table, publication.snapshot, each.complete_us, each.reflects))
             changed = PartitionSet.of(*publication.changed) if graph.has_time[each.table] else EVERYTHING
             self.changes.setdefault(each.table, []).append((publication.snapshot, changed))
         self.emit(UpdateFinished(self.tick(), job.id, job.table, tuple(publications), seconds))
+
+    def comparing(self, job: Job, graph: Graph, publish: Callable[[], PublishedTable]) -> PublishedTable:
+        """What a job publishes, with those of its partitions that have the same rows as before."""
+        if not self.compares or job.anew:
+            return publish()
+        content = self.contents[job.table]
+        before = {start: content.at(start) for start in content.starts}
+        publication = publish()
+        grain = content.grain
+        other = [s for s in content.starts if content.at(s) != before.get(s, [])]
+        made = PartitionSet.of(*publication.changed) if graph.has_time[job.table] else EVERYTHING
+        same = made - PartitionSet.of(*(grain.hull(start, start + 1) for start in other))
+        return replace(publication, same=same.intervals)
 
     def upkeep(self, job: Job) -> None:
         """All files of a table become one: its rows look as if they were written now."""

@@ -68,6 +68,7 @@ CALLS: dict[str, Callable[[list[str]], str]] = {
     "struct": lambda found: f"struct_pack({', '.join(f'{one} := {one}' for one in found)})",
     # DuckDB gives a list of what it found; Spark the value.
     "element_at": lambda found: f"({found[0]})[{found[1]}]",
+    "xxhash64": lambda found: f"((hash({', '.join(found)}) >> 1)::BIGINT)",
     # Spark leaves out fields that are null.
     "to_json": lambda found: f"json_merge_patch('{{}}', json({found[0]}::JSON))",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.control.labels import reflected
 from penstock.control.readiness import (
     complete_after,
     files_to_load,
@@ -13,9 +14,7 @@ from penstock.control.readiness import (
     to_be_emptied,
 )
 from penstock.control.state import State
-from penstock.model.partitions import PartitionSet
-from penstock.model.time import BEGIN_US, END_US
-from penstock.requests.in_flight import InFlight
+from penstock.model.time import END_US
 from penstock.requests.job import Job
 from penstock.requests.needs import Piece, partitions_of
 from penstock.requests.tablestate import TableState
@@ -75,7 +74,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         pieces=pieces,
         edge_us=edge_us if flows else None,
         complete_us=complete_us,
-        reflects=_reflects(state, table, pieces, complete_us if flows else END_US),
+        reflects=reflected(state, table, partitions_of(pieces), complete_us if flows else END_US),
         amount=ready.amount,
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
@@ -90,65 +89,3 @@ def _folded_if_possible(state: State, piece: Piece, name: str) -> Piece:
     need = piece.need
     merged = max(state.tables[edge.source].merged_snapshot for edge in state.graph.into[name])
     return piece if not need.append or need.since > merged else replace(piece, need=replace(need, append=False))
-
-
-def _reflects(
-    state: State, table: TableState, pieces: tuple[Piece, ...], complete_us: int | None
-) -> tuple[tuple[str, int], ...] | None:
-    """Which publication of each base table the result contains up to its edge. That is the current one of each, because
-    a partition without a need reflects all publications; except where a part of the table before that edge is left for
-    later, or a change is still on its way to it through the graph."""
-    if complete_us is None:
-        return None
-    left = _left(state, table, partitions_of(pieces))
-    if left.within(BEGIN_US, complete_us) or _goes_without(state, table.table.name, complete_us):
-        return None
-    settling = InFlight(state, published_only=True)
-    if settling.between_states(table, complete_us):
-        return _agreed(state, settling, table.table.name)
-    return tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[table.table.name]))
-
-
-def _agreed(state: State, settling: InFlight, name: str) -> tuple[tuple[str, int], ...] | None:
-    """Which publications of the base tables all inputs contain, though newer ones are on their way; None if they disagree."""
-    found: dict[str, int] = {}
-    for edge in state.graph.into[name]:
-        source = state.tables[edge.source]
-        if edge.source == name:
-            continue
-        if not settling.of(edge.source, any_change=True).since:
-            # Whatever was published of these concerns it no more.
-            reflects = {base: state.tables[base].snapshot for base in state.graph.origins[edge.source]}
-        elif source.consistent:
-            reflects = source.reflects
-        else:
-            return None
-        for base, snapshot in reflects.items():
-            if found.setdefault(base, snapshot) != snapshot:
-                return None
-    return tuple(sorted(found.items()))
-
-
-def _goes_without(state: State, name: str, complete_us: int) -> bool:
-    """Whether a table, or one that it is made from, does without a source that has not come as far: what that source
-    will be made from may be published already."""
-    for source, reader in state.graph.optional:
-        if reader == name or reader in state.graph.ancestors[name]:
-            table = state.tables[source]
-            behind = (
-                table.edge_us is None or table.edge_us < complete_us
-                if state.graph.has_time[source]
-                else not table.exists
-            )
-            if behind and not table.table.is_base:
-                return True
-    return False
-
-
-def _left(state: State, table: TableState, made: PartitionSet) -> PartitionSet:
-    """What of a table still has to be made after a job. In one that reads itself, also what follows from the job."""
-    left = table.lacks - made
-    for edge in state.graph.into[table.table.name]:
-        if edge.source == edge.table:
-            left |= edge.map.affected(made) - made
-    return left

@@ -310,7 +310,8 @@ class Runs:
                 dated.append(Dated(part, *key))
                 rest -= part
             ranges = tuple(each for each in (*dated, Dated(rest, at_us, came_us=came)) if each.where)
-        return PublishedChange(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes)
+        same = PartitionSet.of(*publication.same)
+        return PublishedChange(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes, same)
 
     def _stays(self, need: Need) -> bool:
         """Whether a change was to be made in this table and no other."""

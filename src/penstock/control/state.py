@@ -42,6 +42,7 @@ from penstock.control.events import (
 from penstock.control.faults import Faults
 from penstock.control.feeds import Feeds, FeedState, Recovering
 from penstock.control.files import Files, QuarantinedFile
+from penstock.control.labels import labels_below
 from penstock.control.runs import Runs
 from penstock.model.cost import CostModel
 from penstock.model.freshness import SourceEdge
@@ -117,6 +118,8 @@ class State:
         self.faults = Faults()
         self.now_us = 0
         self.owner: str | None = None
+        # Tables whose newest version was found, by the last event, to contain more than was said when it was published.
+        self.relabelled: Mapping[str, Mapping[str, int]] = {}
         # What follows from the policy: the most periods of data that one update may take, and the weight of each table.
         self.chops: Mapping[str, Cut] = {}
         self.weights: Mapping[str, float] = {}
@@ -154,6 +157,7 @@ class State:
         ledger.event_us = event.at_us
         before, ledger.touched = ledger.touched, set()
         self._handlers[type(event)](event)
+        self.relabelled = self._relabel(event) if isinstance(event, UpdateFinished) else {}
         if ledger.graph.stepped:
             for name in self._told_nothing_more():
                 if self.propagation.is_stuck(ledger.tables[name]) and not self.more_is_coming(name):
@@ -166,6 +170,14 @@ class State:
             self.now_us = event.at_us
             if event.at_us > self.awaited.next_us:
                 ledger.touched.update(self.awaited.expire(event.at_us))
+
+    def _relabel(self, event: UpdateFinished) -> Mapping[str, Mapping[str, int]]:
+        same = [each.table for each in event.publications if each.same and each.table in self.tables]
+        labels = labels_below(self, same) if same else {}
+        for name, label in labels.items():
+            table = self.ledger.tables[name]
+            table.reflects, table.consistent = dict(label), True
+        return labels
 
     def _told_nothing_more(self) -> list[str]:
         """The tables that go on in steps which this event touched, or to which nothing comes any more since it; in order."""

@@ -368,6 +368,10 @@ class Runtime:
             events = list(self.store.events(conn, state.applied))
         for number, event in events:
             self.controller.apply(event, number)
+            if state.relabelled:
+                with self.store.write() as conn:
+                    for name, label in state.relabelled.items():
+                        self.store.relabel(conn, name, state.tables[name].snapshot, label)
             self.watch.saw(event)
             if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
                 self._handed.discard(event.job)

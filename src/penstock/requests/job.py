@@ -79,3 +79,6 @@ class PublishedTable:
     quarantined_rows: int = 0
     # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.
     left: Interval | None = None
+    # Of what was made again: where the rows are the same as before, so that readers need not follow. Of a table without times
+    # all of it or nothing.
+    same: tuple[Interval, ...] = ()

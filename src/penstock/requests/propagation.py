@@ -11,7 +11,7 @@ from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US
 from penstock.requests.ledger import Ledger, is_covered
 from penstock.requests.needs import Need, restated
-from penstock.requests.plan import affected_by
+from penstock.requests.plan import affected_by, reach
 from penstock.requests.tablestate import TableState
 
 
@@ -38,6 +38,16 @@ class PublishedChange(NamedTuple):
     # When the change was committed that moved the edge.
     at_us: int
     size_bytes: int = 0
+    # Where the rows are the same as before, though they were made again.
+    same: PartitionSet = EMPTY
+
+
+def _without(change: PublishedChange) -> PublishedChange:
+    """What is left of a change if the same rows are no change."""
+    if not change.same:
+        return change
+    ranges = tuple(dated._replace(where=dated.where - change.same) for dated in change.ranges)
+    return change._replace(ranges=tuple(dated for dated in ranges if dated.where))
 
 
 # What a table was told: something, and something of which nothing was to be done already.
@@ -54,26 +64,69 @@ class Propagation:
         """Needs of all who read a table that changed. Old rows concern whoever already used them; new rows concern a
         reader only when its trailing edge passes them, which a second source may still hold back."""
         name = source.table.name
+        other_rows = _without(change)
+        spared: dict[str, PartitionSet] = {}
         for edge in self.ledger.graph.out[name]:
             reader = self.ledger.tables[edge.table]
             if reader.table.leader is not None:
                 continue  # what its leader is told is enough
+            if other_rows is not change and not self._folds_now(reader):
+                news = other_rows
+                if edge.table != name:
+                    spared[edge.table] = spared.get(edge.table, EMPTY) | self._used(reader, edge, change)
+            else:
+                news = change
             if edge.table == name:
-                told = self._tell_itself(reader, edge, change)
+                told = self._tell_itself(reader, edge, news)
             elif self.ledger.graph.has_time[edge.table]:
-                told = self._tell_flowing(source, reader, edge, change)
+                told = self._tell_flowing(source, reader, edge, news)
             else:
                 # A publication of a table with time that has no times brought no rows.
-                nothing = self.ledger.graph.has_time[name] and not change.ranges and reader.exists
+                timed = self.ledger.graph.has_time[name]
+                nothing = (timed or bool(news.same)) and not news.ranges and reader.exists
                 told = 0
                 if not nothing and self.ledger.sources_exist(edge.table):
-                    for dated in change.ranges or (Dated(EVERYTHING, change.at_us),):
+                    for dated in news.ranges or (Dated(EVERYTHING, change.at_us),):
                         told |= self._add(reader, EVERYTHING, change.snapshot, BEGIN_US, dated, late=True, append=False)
             if told:
                 reader.counts.requests += 1
                 reader.counts.merged += not told & _MORE
                 reader.amount += change.size_bytes
             self.ledger.touched.add(edge.table)
+        self._count_spared(spared)
+
+    def _folds_now(self, reader: TableState) -> bool:
+        """Whether a table has work that takes only what came since another time: rows that were written again, be they the same, look
+        as if they had come since."""
+        if not self.ledger.graph.folds[reader.table.name]:
+            return False
+        running = reader.running.job.pieces if reader.running is not None else ()
+        waiting = (need for needs in (reader.needs, reader.held) for _, _, need in needs.pieces())
+        return any(need.append for need in waiting) or any(piece.need.append for piece in running)
+
+    def _used(self, reader: TableState, edge: Edge, change: PublishedChange) -> PartitionSet:
+        """The partitions of a reader that are made from rows which are the same as before."""
+        graph = self.ledger.graph
+        if not reader.exists:
+            return EMPTY
+        if not graph.has_time[edge.table]:
+            return EVERYTHING
+        old = change.same if graph.has_time[edge.source] else EVERYTHING
+        if reader.seen_us is None:
+            return EMPTY
+        if graph.holds(edge):
+            old = old.within(BEGIN_US, edge.map.cut(reader.seen_us))
+        return self.ledger.reached(reader, affected_by(reader.table, edge, old)) if old else EMPTY
+
+    def _count_spared(self, spared: dict[str, PartitionSet]) -> None:
+        """Partitions that would have been made again, there and further down, and are not."""
+        tables, graph = self.ledger.tables, self.ledger.graph
+        if any(spared.values()):
+            for name, partitions in reach(graph, spared, lambda one: self.ledger.extent(tables[one])).items():
+                table = tables[name]
+                rest = partitions - table.needs.domain()
+                if rest:
+                    table.counts.spared += 1 if table.table.anywhere else rest.count(table.table.grain)
 
     def _tell_itself(self, table: TableState, edge: Edge, change: PublishedChange) -> int:
         """A table that reads its earlier partitions: the following ones are made from the changed ones."""

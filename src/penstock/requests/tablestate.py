@@ -35,6 +35,8 @@ class UpdateCounts:
     rows: int = 0
     quarantined_rows: int = 0
     busy_s: float = 0.0
+    # Partitions that were not made again, as what they are made from was made again with the same rows.
+    spared: int = 0
 
 
 @dataclass(slots=True)

@@ -54,6 +54,10 @@ def metrics(front: Front, seen: Overview, now_us: int) -> str:
     met = [({"table": row.table}, float(row.met)) for row in rows if row.met is not None]
     add("table_within_target", "gauge", "Whether a table meets its freshness target.", met)
     add("table_updates_total", "counter", "Updates of a table.", [({"table": row.table}, row.updates) for row in rows])
+    spared = [({"table": row.table}, row.spared) for row in rows]
+    add(
+        "table_partitions_spared_total", "counter", "Partitions not made again, as what they read was the same.", spared
+    )
     waiting = [({"table": row.table}, row.pending_files + row.pending_partitions) for row in rows]
     add("table_pending", "gauge", "Files and partitions that wait for an update.", waiting)
     _feeds(add, seen, now_us)

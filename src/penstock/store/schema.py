@@ -7,7 +7,7 @@ import json
 
 from sqlalchemy import BigInteger, Column, Connection, Index, Integer, MetaData, Table, Text, inspect, text
 
-FORMAT = 3
+FORMAT = 4
 
 metadata = MetaData()
 
@@ -113,6 +113,8 @@ def upgrade(conn: Connection, found: int) -> None:
         _loaded_by_table(conn)
     if found < 3:
         _numbered_files(conn)
+    if found < 4:
+        _digests(conn)
 
 
 def _numbered_files(conn: Connection) -> None:
@@ -135,6 +137,13 @@ def _numbered_files(conn: Connection) -> None:
     conn.execute(
         text("INSERT INTO penstock_fact (name, value) VALUES ('next file', :next)"), {"next": str(len(files) + 1)}
     )
+
+
+def _digests(conn: Connection) -> None:
+    """Format 3 did not keep what tells whether rows are the same. Of files of then it is not known."""
+    name, seen = "penstock_data_file", inspect(conn)
+    if seen.has_table(name) and "digest" not in {column["name"] for column in seen.get_columns(name)}:
+        conn.execute(text(f"ALTER TABLE {name} ADD COLUMN digest VARCHAR"))
 
 
 def _loaded_by_table(conn: Connection) -> None:

@@ -192,7 +192,7 @@ sort_expression = _table(
 # before.
 own_file = _table(
     "penstock_data_file", "data_file_id", data_file_id=Number, table_id=Number, partition_us=Number,
-    content_snapshot=Number, end_snapshot=Number, physical=Text,
+    content_snapshot=Number, end_snapshot=Number, physical=Text, digest=Text,
 )  # fmt: skip
 own_table = _table("penstock_table", "table_id", table_id=Number, mapping_id=Number, mapped_at=Number, horizon=Number)
 own_head = _table("penstock_head", "id", id=Number, snapshot_id=Number, next_file_id=Number)

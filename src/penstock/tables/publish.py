@@ -339,6 +339,7 @@ class Publication:
                 "content_snapshot": file.content or self.snapshot,
                 "end_snapshot": None,
                 "physical": file.physical,
+                "digest": file.digest or None,
             },
         )
         self.next_file_id += 1

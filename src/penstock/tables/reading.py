@@ -77,12 +77,12 @@ def _files(partition: bool, after: bool) -> Any:
         _deletes.c.delete_file_id,
     )
     ours = (
-        select(*stored, _own.c.partition_us, _own.c.content_snapshot, _own.c.physical)
+        select(*stored, _own.c.partition_us, _own.c.content_snapshot, _own.c.physical, _own.c.digest)
         .select_from(deletes.join(_own, _own.c.data_file_id == _file.c.data_file_id))
         .where(visible, _own.c.table_id == bindparam("table"))
     )
     others = (
-        select(*stored, null(), func.coalesce(_file.c.partial_max, _file.c.begin_snapshot), null())
+        select(*stored, null(), func.coalesce(_file.c.partial_max, _file.c.begin_snapshot), null(), null())
         .select_from(deletes)
         .where(
             visible,
@@ -163,6 +163,7 @@ def files_at(
                 id=stored[0],
                 begin=stored[6],
                 physical=stored[11] or "",
+                digest=stored[12] or "",
             )
     return sorted(found.values(), key=lambda file: file.id)
 

@@ -7,7 +7,7 @@ A type is parsed once into a `Type`; nested types have named children (`element`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -41,7 +41,7 @@ class DataFile:
     `stats` has one entry a leaf column, nested ones by dotted path (`a.element`, `m.key`, `s.field`); it is
     empty in files read back from the catalogue. `content` is the newest snapshot whose rows the file holds:
     compaction keeps it, so that a reader of "what came after snapshot n" does not see old rows again; 0 means
-    the snapshot that publishes it.
+    the snapshot that publishes it. `digest` is that of its rows (see `digest_of`); empty if nobody knows.
     """
 
     path: str
@@ -54,6 +54,30 @@ class DataFile:
     id: int = 0
     begin: int = 0
     physical: str = ""
+    digest: str = ""
+
+
+def digest_text(total: int) -> str:
+    return f"{total % (1 << 64):016x}"
+
+
+def digest_of(files: Iterable[DataFile]) -> str | None:
+    """Whether a partition has the same rows as before, whatever files they are in: each row has a number, and their sum is
+    the digest of the rows in any order. None if that of one of the files is not known.
+
+    >>> def file(records: int, digest: str) -> DataFile:
+    ...     return DataFile("f.parquet", 0, records, 1, 1, digest=digest)
+    >>> digest_of([file(2, digest_text(7)), file(1, digest_text(-3))]) == digest_of([file(3, digest_text(4))])
+    True
+    >>> digest_of([file(2, digest_text(7)), file(1, "")]) is None
+    True
+    """
+    total = 0
+    for file in files:
+        if not file.digest:
+            return None
+        total += int(file.digest, 16)
+    return digest_text(total)
 
 
 class UnknownType(PenstockError):

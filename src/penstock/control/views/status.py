@@ -47,6 +47,7 @@ class TableStatus:
     updates: int
     folded: int
     merged: int
+    spared: int
     failures: int
     rows: int
     quarantined_rows: int
@@ -99,6 +100,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         updates=table.counts.updates,
         folded=table.counts.folded,
         merged=table.counts.merged,
+        spared=table.counts.spared,
         failures=table.counts.failures,
         rows=table.counts.rows,
         quarantined_rows=table.counts.quarantined_rows,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.declare.sql.view import AggregateWay
@@ -24,6 +25,7 @@ from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_
 from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
+from penstock.engine.updates.row_digest import digest_of_sums, row_number, summed
 from penstock.engine.updates.rows import Staged, Writer, read_files
 from penstock.engine.updates.shared_scan import SharedReads, shared_sources
 from penstock.model.grain import WHOLE
@@ -89,6 +91,16 @@ class SparkWork:
         finally:
             self._shared.release()
             self._shared = None
+
+    def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
+        number = row_number(schema)
+        if number is None:
+            return None
+        paths = [self.catalogue.locate(table, file) for file in files]
+        rows = read_files(self.session, paths, schema, sum(file.size_bytes for file in files))
+        batches = summed(rows, number)._collect_as_arrow(empty_list_if_zero_records=False)  # type: ignore[operator]
+        (sums,) = pa.Table.from_batches(batches).to_pylist()
+        return digest_of_sums(sums["high"], sums["low"])
 
     def _discard(self, table: str, definition: Definition, folder: str) -> None:
         names = [f"{table}_quarantine"]

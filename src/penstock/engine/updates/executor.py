@@ -21,12 +21,13 @@ from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import UNREAD
 from penstock.engine.faults import NotAvailable, WorldFault, check_storage, fault_of
 from penstock.engine.updates.cleanup import job_folder
+from penstock.engine.updates.cut_off import Rewrite, compare, read_by_file, with_digests
 from penstock.engine.updates.provenance import time_range
 from penstock.engine.upkeep.identity import FILE_NAME
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport
 from penstock.model.grain import WHOLE, zone_of
-from penstock.model.partitions import Interval, PartitionSet
+from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
 from penstock.model.schema import Schema
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
@@ -83,6 +84,10 @@ class Compute(Protocol):
         them fails, what was made for the others goes too."""
         return nullcontext()
 
+    def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
+        """The digest of the rows of some files, which who wrote them did not compute."""
+        return None
+
 
 Step = Callable[[str], None]
 
@@ -129,10 +134,11 @@ class Executor:
             self._step("started")
             computed = self._compute(job)
             self._step("computed")
+            computed, same = self._compared(job, computed)
             for one in computed:
                 self._make_durable(one)
             self._step("durable")
-            self._surely(job, lambda: self._publish(job, computed, took()))
+            self._surely(job, lambda: self._publish(job, computed, same, took()))
             self._step("published")
         except Fenced:
             raise
@@ -205,6 +211,30 @@ class Executor:
                 made += [Made(name, schema, (), None)] if schema is not None else []
         return Computed(tuple(made), "emptied")
 
+    def _compared(self, job: Job, computed: list[Computed]) -> tuple[list[Computed], dict[str, PartitionSet]]:
+        """What was computed, with the digests of its files; and of each table that is not new where its rows are others now."""
+        if job.kind == "upkeep" or job.anew:
+            return computed, {}
+        differing: dict[str, PartitionSet] = {}
+        digests: dict[str, str] = {}
+        with self.store.read() as conn:
+            for each, one in zip(job.each, computed, strict=True):
+                for name in self.warehouse.graph.made_with(each.table):
+                    own, grain = self._own(name, one), self.warehouse.definitions[name].table.grain
+                    if not self.warehouse.graph.out[name] or not own or read_by_file(self.warehouse, job, name):
+                        continue
+                    found = compare(self.catalogue, conn, name, grain, _rewrite(own), self.compute.digest)
+                    if found is not None:
+                        starts = (grain.hull(start, start + 1) for start in found.differing)
+                        differing[name] = PartitionSet.of(*starts)
+                        digests |= found.digests
+        if digests:
+            computed = [
+                replace(one, made=tuple(replace(made, files=with_digests(made.files, digests)) for made in one.made))
+                for one in computed
+            ]
+        return computed, differing
+
     def _make_durable(self, computed: Computed) -> None:
         """Data must be on disk before the catalogue says so."""
         folders = set()
@@ -217,7 +247,9 @@ class Executor:
         for folder in folders:
             _sync(folder)
 
-    def _publish(self, job: Job, computed: Sequence[Computed], seconds: float) -> None:
+    def _publish(
+        self, job: Job, computed: Sequence[Computed], differing: Mapping[str, PartitionSet], seconds: float
+    ) -> None:
         """All tables of the job at once."""
         parts = list(zip(job.each, computed, strict=True))
         changes = _changes([made for one in computed for made in one.made])
@@ -249,14 +281,20 @@ class Executor:
                     self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
             else:
                 for each, one in parts:
-                    publications += self._recorded(conn, each, one, snapshot, at_us)
+                    publications += self._recorded(conn, each, one, differing, snapshot, at_us)
             self._step("version recorded")
             how = ", ".join(dict.fromkeys(one.how for one in computed))
             self.store.append(conn, [UpdateFinished(at_us, job.id, job.table, publications, seconds, how)])
             self._step("event appended")
 
     def _recorded(
-        self, conn: Connection, job: Job, computed: Computed, snapshot: int, at_us: int
+        self,
+        conn: Connection,
+        job: Job,
+        computed: Computed,
+        differing: Mapping[str, PartitionSet],
+        snapshot: int,
+        at_us: int,
     ) -> tuple[PublishedTable, ...]:
         """What was published of the tables that one part of a job makes, with a version of each on record."""
         tables = self.warehouse.graph.made_with(job.table)
@@ -268,7 +306,7 @@ class Executor:
             self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
         if computed.report is not None:
             self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
-        found = [self._publication(job, name, computed, snapshot, complete_us) for name in tables]
+        found = [self._publication(job, name, computed, differing, snapshot, complete_us) for name in tables]
         lost = (
             job.kind == "load" and self.warehouse.graph.has_time[job.table] and not all(each.append for each in found)
         )
@@ -318,7 +356,13 @@ class Executor:
         return leading - feed.lateness_us
 
     def _publication(
-        self, job: Job, table: str, computed: Computed, snapshot: int, complete_us: int | None
+        self,
+        job: Job,
+        table: str,
+        computed: Computed,
+        differing: Mapping[str, PartitionSet],
+        snapshot: int,
+        complete_us: int | None,
     ) -> PublishedTable:
         own = self._own(table, computed)
         ranges = self._ranges(table, computed)
@@ -333,6 +377,10 @@ class Executor:
             changed = PartitionSet.of(*ranges, *stated, *asked, *lost).intervals if flows else ()
         else:
             changed = changed_by(job.pieces, job.edge_us)
+        same: PartitionSet = EMPTY
+        if table in differing:
+            made_again = PartitionSet.of(*changed) if self.warehouse.graph.has_time[table] else EVERYTHING
+            same = made_again - differing[table]
         return PublishedTable(
             table=table,
             snapshot=snapshot,
@@ -345,6 +393,7 @@ class Executor:
             size_bytes=sum(file.size_bytes for made in own if not made.kept for file in made.files),
             files=sum(len(made.files) for made in own if made.replace == ()),
             quarantined_rows=computed.quarantined_rows if table == job.table else 0,
+            same=same.intervals,
         )
 
     def _stopped(self, job: Job, seconds: float) -> None:
@@ -390,6 +439,17 @@ def _changes(made: Sequence[Made]) -> list[TableChange]:
         )
         for table, parts in by_table.items()
     ]
+
+
+def _rewrite(made: Sequence[Made]) -> Rewrite:
+    (change,) = _changes(made)
+    return Rewrite(
+        change.schema,
+        tuple(change.add),
+        None if change.replace is None else PartitionSet.of(*change.replace),
+        frozenset(change.drop_ids),
+        PartitionSet.of(*(interval for part in made for interval in part.lost)),
+    )
 
 
 def _is_there(path: Path, file: FeedFile) -> bool:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from penstock.engine.spark.links import plain
 from penstock.engine.updates.cleanup import delete_files, remove_if_empty
 from penstock.engine.updates.provenance import time_range
+from penstock.engine.updates.row_digest import row_number
 from penstock.engine.updates.small_results import PARTITION, codec_of, collect, collects, write
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, zone_of
@@ -144,7 +145,7 @@ class Writer:
         whole = frame.coalesce(1) if input_bytes <= SMALL_BYTES else frame
         twice, files = False, None
         if self._is_small(root, input_bytes) and (codec := self._codec_of(whole)) and collects(found, notes):
-            rows = collect(whole, found, start or "0L", MOST_TIMES * self._driver_bytes)
+            rows = collect(whole, found, start or "0L", MOST_TIMES * self._driver_bytes, row_number(schema))
             if rows is None:
                 twice, self._too_many[root] = True, input_bytes
             elif rows.column(PARTITION).null_count:

@@ -7,6 +7,7 @@ Nobody can tell the files apart. What pyarrow would write otherwise than Spark i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from penstock.engine.updates.row_digest import NUMBER, digest_of_numbers
 from penstock.model.schema import Schema
 from penstock.tables import DataFile
 from penstock.tables.footer import footer_of
@@ -63,15 +65,19 @@ def _twice(names: Iterable[str]) -> bool:
     return len(set(found)) < len(found)
 
 
-def collect(frame: DataFrame, schema: Schema, start: str, most_bytes: int) -> pa.Table | None:
-    """The rows, each with the start of its partition (an expression), or None if they are more than about so many bytes.
+def collect(
+    frame: DataFrame, schema: Schema, start: str, most_bytes: int, number: str | None = None
+) -> pa.Table | None:
+    """The rows, each with the start of its partition and a number of its own (expressions), or None if they are more than about so
+    many bytes.
 
     Nothing is added up over the rows: each says by itself whether it fits. That the bytes of a row times its number stay below a limit means,
     for rows of about one size, that all of them do; and for any rows, that they are never more than some 15 times as much."""
-    number = "((monotonically_increasing_id() & 8589934591L) + 1L)"
+    nth = "((monotonically_increasing_id() & 8589934591L) + 1L)"
     size = " + ".join(_size(_quoted(column.name), parse(column.type)) for column in schema)
-    guarded = f"if({number} * ({size}) <= {most_bytes}L, {start}, cast(raise_error('{_TOO_LARGE}') as bigint))"
-    rows = frame.selectExpr("*", f"{guarded} as {PARTITION}")
+    guarded = f"if({nth} * ({size}) <= {most_bytes}L, {start}, cast(raise_error('{_TOO_LARGE}') as bigint))"
+    numbers = [f"{number} as {NUMBER}"] if number is not None else []
+    rows = frame.selectExpr("*", *numbers, f"{guarded} as {PARTITION}")
     try:
         # What `toArrow` does but for its last step, which fails where a struct is null whose fields are not.
         return pa.Table.from_batches(rows._collect_as_arrow(empty_list_if_zero_records=False))  # type: ignore[operator]
@@ -101,14 +107,15 @@ def _size(value: str, kind: Type) -> str:
 def write(rows: pa.Table, notes: str, folder: Path, root: str, partitioned: bool, codec: str) -> list[DataFile]:
     """One file for each partition of collected rows, named and placed as Spark does it."""
     starts = rows.column(PARTITION).to_numpy()
-    rows = rows.drop_columns([PARTITION])
+    numbers = rows.column(NUMBER) if NUMBER in rows.column_names else None
+    rows = rows.drop_columns([PARTITION, NUMBER] if numbers is not None else [PARTITION])
     noted = {"org.apache.spark.version": pyspark.__version__, "org.apache.spark.sql.parquet.row.metadata": notes}
     rows = rows.cast(
         pa.schema([pa.field(field.name, _loose(field.type), field.nullable) for field in rows.schema], noted)
     )
     return [
-        _write(part, folder / f"{PARTITION}={start}" if partitioned else folder, root, start, codec)
-        for start, part in _parts(rows, starts)
+        _write(part, own, folder / f"{PARTITION}={start}" if partitioned else folder, root, start, codec)
+        for start, part, own in _parts(rows, starts, numbers)
     ]
 
 
@@ -123,21 +130,25 @@ def _loose(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _parts(rows: pa.Table, starts: np.ndarray[Any, Any]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each partition, in their order."""
+def _parts(
+    rows: pa.Table, starts: np.ndarray[Any, Any], numbers: pa.ChunkedArray | None
+) -> Iterator[tuple[int, pa.Table, str]]:
+    """The rows of each partition, in their order, with their digest."""
     if not len(starts):
         return
     if (starts == starts[0]).all():
-        yield int(starts[0]), rows
+        yield int(starts[0]), rows, digest_of_numbers(numbers) if numbers is not None else ""
         return
     order = np.argsort(starts, kind="stable")
     rows, starts = rows.take(pa.array(order)), starts[order]
+    numbers = numbers.take(pa.array(order)) if numbers is not None else None
     cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
     for low, high in pairwise(cuts):
-        yield int(starts[low]), rows.slice(low, high - low)
+        digest = digest_of_numbers(numbers.slice(low, high - low)) if numbers is not None else ""
+        yield int(starts[low]), rows.slice(low, high - low), digest
 
 
-def _write(rows: pa.Table, folder: Path, root: str, start: int, codec: str) -> DataFile:
+def _write(rows: pa.Table, digest: str, folder: Path, root: str, start: int, codec: str) -> DataFile:
     leaves = [
         leaf for name, column in zip(rows.column_names, rows.columns, strict=True) for leaf in _leaves(name, column)
     ]
@@ -156,7 +167,7 @@ def _write(rows: pa.Table, folder: Path, root: str, start: int, codec: str) -> D
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"part-00000-{uuid4()}.c000{_SUFFIXES[codec]}.parquet"
     path.write_bytes(content)
-    return footer_of(pa.BufferReader(content), str(path), start, root)
+    return replace(footer_of(pa.BufferReader(content), str(path), start, root), digest=digest)
 
 
 def _leaves(path: str, values: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, pa.ChunkedArray | pa.Array]]:
