@@ -3,6 +3,8 @@ each every table equals what DuckDB computes from the feed files."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +91,17 @@ def deliver(folder: Path, number: int, factor: int = 1) -> None:
     staged.rename(folder / "landing" / f"{number:03}.csv")
 
 
+def correct_silently(folder: Path, number: int) -> None:
+    """Other values in the file of a day that nobody can notice: same size, same time. Only making it again shows them."""
+    path = folder / "landing" / f"{number:03}.csv"
+    before = path.stat()
+    header, *rows = path.read_text().splitlines()
+    rows = [re.sub(r"\d+$", lambda v: "9" * len(v[0]) if v[0].strip("9") else "8" * len(v[0]), row) for row in rows]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    assert path.stat().st_size == before.st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def check(folder: Path) -> None:
     con = attach(folder)
     con.execute(
@@ -141,6 +154,8 @@ def test_overlapping_backfills_are_one_campaign(shop: Warehouse) -> None:
     wishes = [("both", f"{day(3)}..{day(8)}"), ("sales", f"{day(5)}..{day(9)}"), ("sums", f"{day(1)}..{day(6)}")]
     planned = shop.plan(*wishes)
     before = shop.state().applied
+    for number in range(5, 10):
+        correct_silently(folder, number)
     asked = [shop.backfill(name, span, reason="audit").request for name, span in wishes]
     first, second, third = (each.request for each in asked)
     assert asked[1].merged_with == (first,)
@@ -153,9 +168,11 @@ def test_overlapping_backfills_are_one_campaign(shop: Warehouse) -> None:
     check(folder)
     times = made(shop, before)
     assert set(times.values()) == {1}, "a partition was made more than once"
+    # Of days 1 and 2 the sums are the same as before: what is made from them is not made again.
     assert {name: sum(n for (table, _), n in times.items() if table == name) for name in shop.declared.graph.order} == {
-        work.table: work.partitions for work in planned.work
+        work.table: work.partitions - (2 if work.table == "both" else 0) for work in planned.work
     }
+    assert state.tables["both"].counts.spared >= 2
     # Days 5 to 9, and through the others 1 to 9; these are two weeks, and the first of them lies in two months.
     assert planned.summary == f"3 requests: {planned.separately} updates -> {planned.updates}"
     assert {work.table: work.partitions for work in planned.work} == {

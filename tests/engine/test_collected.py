@@ -206,7 +206,7 @@ def test_refused_rows_are_counted_once_when_the_others_turn_out_many(spark: Spar
 
 def test_the_digest_of_rows_is_the_same_whoever_wrote_them(spark: SparkSession, tmp_path: Path) -> None:
     session = session_in(spark, "Europe/Berlin")
-    rows = rows_of_all_types(session)
+    rows = rows_of_all_types(session).drop("c18")  # whose name of a field Spark does not quote
     mine, sparks = both(rows, tmp_path, "at", parse_grain("day", "Europe/Berlin"))
     number = row_number(mine.schema)
     assert number is not None and all(file.digest for file in mine.files)

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from penstock.engine.state_reader import restored_state
 
 from penstock.control.events import UpdateFinished
 from penstock.control.replay import replay
 from penstock.engine.commands.requests import Requesting
+from penstock.engine.declarations import restored_state
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 from tests.engine.crashing import Site, check, make_site, stats

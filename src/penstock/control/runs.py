@@ -16,7 +16,7 @@ from penstock.model.time import BEGIN_US, END_US, SECOND_US
 from penstock.requests.backfill import Backfills
 from penstock.requests.job import Job, PublishedTable
 from penstock.requests.ledger import Ledger
-from penstock.requests.needs import Need, partitions_of, restated
+from penstock.requests.needs import Need, partitions_of, restated, united
 from penstock.requests.propagation import Dated, Propagation, PublishedChange
 from penstock.requests.tablestate import Running, TableState
 from penstock.requests.waits import QueryWaits
@@ -220,7 +220,7 @@ class Runs:
         for publication in event.publications:
             if publication.table == event.table:
                 had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
-                state.needs.add(had, restated(event.at_us, self.ledger.number))
+                state.needs.add(had, restated(event.at_us, self.ledger.number, "corrected"))
 
     def _ended(self, job: str, table: str) -> list[TableState]:
         """The tables whose running job ended; not those that are no longer declared, or if the job was given up."""
@@ -288,18 +288,19 @@ class Runs:
     def _change(self, name: str, publication: PublishedTable, job: Job, at_us: int) -> PublishedChange:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
         edge_at = at_us
-        found: dict[tuple[int, tuple[int, ...], bool, int, int], list[Interval]] = {}
+        found: dict[tuple[int, tuple[int, ...], bool, int, int, tuple[str, ...]], list[Interval]] = {}
         came = min((file.arrived_us for file in job.files), default=0)
         for piece in job.pieces:
             need = piece.need
             oldest = min(need.oldest_us, came) if came else need.came_us
-            key = (need.at_us, need.requests, self._stays(need), need.upto_us, oldest)
+            key = (need.at_us, need.requests, self._stays(need), need.upto_us, oldest, need.reasons)
             found.setdefault(key, []).append((piece.start_us, piece.end_us))
             if not need.late:
                 edge_at = min(edge_at, need.at_us)
+        others = (at_us, (), False, 0, came, self._reasons(name, job))
         if not self.ledger.graph.has_time[name]:
-            keys = list(found) if not job.files else [*found, (at_us, (), False, 0, came)]
-            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [(at_us, (), False, 0, came)])
+            keys = list(found) if not job.files else [*found, others]
+            ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [others])
         elif len(found) == 1 and job.kind == "derive":
             ranges = (Dated(PartitionSet.of(*publication.changed), *next(iter(found))),)
         else:
@@ -309,9 +310,25 @@ class Runs:
                 part = rest & PartitionSet.of(*where)
                 dated.append(Dated(part, *key))
                 rest -= part
-            ranges = tuple(each for each in (*dated, Dated(rest, at_us, came_us=came)) if each.where)
+            ranges = tuple(each for each in (*dated, Dated(rest, *others)) if each.where)
         same = PartitionSet.of(*publication.same)
         return PublishedChange(publication.snapshot, publication.append, ranges, edge_at, publication.size_bytes, same)
+
+    def _reasons(self, name: str, job: Job) -> tuple[str, ...]:
+        """What the rows that files bring are called, where they are older than what was there."""
+        if job.kind != "load":
+            return ()
+        if job.anew:
+            return united(("logic",), self._why_changed(name))
+        feed = self.ledger.graph.feeds[self.ledger.tables[job.table].table.feed or ""]
+        found = {feed.reason_of(file.uri) for file in job.files} | {
+            reason for piece in job.pieces for reason in piece.need.reasons
+        }
+        return tuple(sorted(({"late"} if not found & {"corrected", "withdrawn"} else set()) | found - {""}))
+
+    def _why_changed(self, name: str) -> tuple[str, ...]:
+        reason = self.ledger.tables[name].table.reason
+        return (reason,) if reason else ()
 
     def _stays(self, need: Need) -> bool:
         """Whether a change was to be made in this table and no other."""
@@ -408,4 +425,5 @@ class Runs:
         state.redefined = state.running is not None
         if state.exists:
             self.ledger.reason(state, self.ledger.extent(state))
-            self.ledger.require(state, self.ledger.extent(state), restated(at_us, self.ledger.number))
+            need = restated(at_us, self.ledger.number, "logic", state.table.reason)
+            self.ledger.require(state, self.ledger.extent(state), need)

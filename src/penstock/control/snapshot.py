@@ -28,7 +28,7 @@ from penstock.requests.tablestate import Restated, Running, TableState, UpdateCo
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 14
+FORMAT = 15
 
 _PLAIN = (
     "edge_us",
@@ -77,7 +77,7 @@ def dump(state: State) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{name: getattr(_part(state, part), name) for part, names in _COUNTERS.items() for name in names},
-        "feeds": [asdict(feed) for feed in state.graph.feeds.values()],
+        "feeds": [_dump_feed(feed) for feed in state.graph.feeds.values()],
         "tables": [_dump_table(table) for table in state.tables.values()],
         "retired": [_dump_table(table) for table in state.retired.values()],
         "former": sorted(state.former),
@@ -115,7 +115,7 @@ def load(data: dict[str, Any]) -> State:
         if busy is not None and table.running is not None and busy.job.table == table.table.name:
             # One thing, not two; but other tables of a group have a running job of their own beside it.
             table.running = busy if busy.job.id == table.running.job.id else table.running
-    ledger.graph = Graph((Feed(**feed) for feed in data["feeds"]), (table.table for table in tables))
+    ledger.graph = Graph(map(_load_feed, data["feeds"]), (table.table for table in tables))
     ledger.tables = {table.table.name: table for table in tables}
     files.retired = {table.table.name: table for table in map(_load_table, data["retired"])}
     ledger.former = set(data["former"])
@@ -136,6 +136,14 @@ def load(data: dict[str, Any]) -> State:
     state.faults.open = {entry["part"]: Fault(**entry) for entry in data["faults"]}
     state.touch(state.tables)
     return state
+
+
+def _dump_feed(feed: Feed) -> dict[str, Any]:
+    return {**asdict(feed), "reasons": [list(each) for each in feed.reasons]}
+
+
+def _load_feed(data: dict[str, Any]) -> Feed:
+    return Feed(**{**data, "reasons": tuple((pattern, reason) for pattern, reason in data["reasons"])})
 
 
 def _part(state: State, name: str) -> Any:
@@ -204,12 +212,14 @@ def _dump_need(need: Need) -> list[Any]:
         need.upto_us,
         need.came_us,
         need.told_us,
+        list(need.reasons),
     ]
 
 
 def _load_need(data: list[Any]) -> Need:
-    since, edge_us, at_us, late, append, last, requests, changed, parked, upto_us, came_us, told_us = data
-    return Need(since, edge_us, at_us, late, append, last, tuple(requests), changed, parked, upto_us, came_us, told_us)
+    since, edge_us, at_us, late, append, last, requests, changed, parked, upto_us, came_us, told_us, reasons = data
+    dates = (upto_us, came_us, told_us)
+    return Need(since, edge_us, at_us, late, append, last, tuple(requests), changed, parked, *dates, tuple(reasons))
 
 
 def _load_needs(entries: list[list[Any]]) -> IntervalMap[Need]:

@@ -32,6 +32,7 @@ from penstock.declare.values import (
     Positive,
     Propagate,
     QueryPolicy,
+    Reason,
     Restated,
     StoreUrl,
     Waits,
@@ -93,6 +94,8 @@ class FeedConfig(Strict):
     mode: Literal["append", "snapshot"] = "append"
     # What orders files that state the same partitions.
     order: Order = "arrival"
+    # What files are a reason for, by patterns of their names.
+    reasons: dict[str, Reason] = Field(default_factory=dict)
     options: dict[str, Option] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000
@@ -142,6 +145,8 @@ class TableConfig(Strict):
     waits: Waits = Field(default_factory=dict)
     columns: str | None = None
     code_version: str | int | None = None
+    # Why its SQL or its code was changed the last time; tables that follow only some changes go by that.
+    reason: Reason | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
     chop: Count | None = None

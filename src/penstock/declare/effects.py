@@ -92,6 +92,7 @@ EFFECTS: Mapping[str, Entry] = {
     "feeds.punctuation": _EDGE,
     "feeds.mode": _FILES_AGAIN,
     "feeds.order": _FILES_AGAIN,
+    "feeds.reasons": Entry("comes", "files that come from now on"),
     "feeds.options": Entry("comes", "`penstock backfill` reads loaded files with the new options"),
     "feeds.rules": _FILES_AGAIN,
     "feeds.settle": Entry("comes"),
@@ -109,6 +110,7 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.attempts": _SCHEDULING,
     "tables.propagate": Entry("comes", "changes that were held back and are followed now are taken up at once"),
     "tables.overrun": _SCHEDULING,
+    "tables.reason": Entry("nothing", "it says what the next change of its SQL is for"),
     "tables.absent": Entry(
         "again",
         "partitions that waited and need not are made; where a source is waited for now, it goes back to what that has",

@@ -125,6 +125,12 @@ def _propagate(value: Any) -> Any:
     return tuple(value)
 
 
+def _reason(value: Any) -> Any:
+    if not isinstance(value, str) or not value.strip() or value in ("all", "none", "closed", "new"):
+        raise ValueError(f'{value!r} cannot be a reason; expected a word of your own, for example "compliance"')
+    return value
+
+
 ABSENT = ("wait", "empty", "fail")
 
 
@@ -164,6 +170,7 @@ Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Option = Annotated[str | bool | int, BeforeValidator(_plain)]
 Propagate = Annotated[tuple[str, ...], BeforeValidator(_propagate)]
+Reason = Annotated[str, BeforeValidator(_reason)]
 Absent = Annotated[dict[str, str], BeforeValidator(_absent)]
 Waits = Annotated[dict[str, Annotated[bool, Field(strict=True)]], BeforeValidator(_waits)]
 Folder = Annotated[str, BeforeValidator(_local)]

@@ -183,6 +183,7 @@ class _Checker:
             config.jitter,
             "period" not in config.model_fields_set,
             config.punctuation or "",
+            tuple(config.reasons.items()),
         )
 
     # Sources
@@ -328,6 +329,7 @@ class _Checker:
             patience_us=self.patience_us if config.patience is None else config.patience,
             restated=config.restated or "",
             queue_us=config.queue or 0,
+            reason=config.reason or "",
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
@@ -37,6 +38,14 @@ class Feed:
     guessed: bool = False
     # Where marker files lie, as a pattern; empty where nobody wrote it down.
     markers: str = ""
+    # What files are a reason for, by patterns of their names: the first that matches counts.
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    def reason_of(self, uri: str) -> str:
+        """The name that its user gave to the changes which a file brings; empty if there is none."""
+        name = uri.rpartition("/")[2]
+        fits = (reason for pattern, reason in self.reasons if fnmatchcase(uri, pattern) or fnmatchcase(name, pattern))
+        return next(fits, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,8 @@ class Table:
     # How long reasons to update are collected after the first of them: files and requests of a base table, late changes
     # of a view.
     queue_us: int = 0
+    # Why what computes it was changed the last time.
+    reason: str = ""
 
     @property
     def grain(self) -> Grain:

@@ -191,6 +191,8 @@ class Ledger:
             return True
         if not need.late and NEW in policy:
             return True
+        if any(reason in policy for reason in need.reasons):
+            return True
         return any(self.requests[number].reason in policy for number in need.requests if number in self.requests)
 
     def require(self, table: TableState, partitions: PartitionSet, need: Need) -> None:

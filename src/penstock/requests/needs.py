@@ -15,6 +15,7 @@ a need therefore reflects everything published so far, so a need only has to say
     upto     when the newest change was committed that is in it
     came     when the oldest of them came: a file, before it was loaded
     told     when the table was first told: what had come by then is waited for
+    reasons  the names of the changes that are in it: "late", "corrected", "withdrawn", "logic", and those that users gave
 
 `|` merges two needs of one partition. It is associative, commutative and idempotent, so neither the order of changes nor
 a change that is reported twice matters.
@@ -23,9 +24,13 @@ a change that is reported twice matters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.model.partitions import Interval, IntervalMap, PartitionSet
 from penstock.model.time import BEGIN_US
+
+# Reasons by number, or by name.
+Named = TypeVar("Named", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Need:
     upto_us: int = 0
     came_us: int = 0
     told_us: int = 0
+    reasons: tuple[str, ...] = ()
 
     @property
     def oldest_us(self) -> int:
@@ -66,12 +72,13 @@ class Need:
             self.late or other.late,
             self.append and other.append,
             max(self.last, other.last),
-            _united(self.requests, other.requests),
+            united(self.requests, other.requests),
             self.changed or other.changed,
             self.parked and other.parked,
             max(self.newest_us, other.newest_us),
             min(self.oldest_us, other.oldest_us),
             min(self.known_us, other.known_us),
+            united(self.reasons, other.reasons),
         )
 
     def __le__(self, other: Need) -> bool:
@@ -93,13 +100,14 @@ class Need:
             self.changed,
             self.parked,
             self.upto_us,
+            reasons=self.reasons,
         )  # what it is a rest of came after the decision, so it has no older date than the start
 
 
-def _united(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+def united(left: tuple[Named, ...], right: tuple[Named, ...]) -> tuple[Named, ...]:
     if left == right or not right:
         return left
-    return tuple(sorted({*left, *right})) if left else right
+    return tuple(sorted(set(left + right))) if left else right
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +119,9 @@ class Piece:
     need: Need
 
 
-def restated(at_us: int, last: int = 0) -> Need:
+def restated(at_us: int, last: int = 0, *reasons: str) -> Need:
     """The need of a partition that must be made again from nothing: new logic, a rewritten file."""
-    return Need(0, BEGIN_US, at_us, late=True, append=False, last=last)
+    return Need(0, BEGIN_US, at_us, late=True, append=False, last=last, reasons=tuple(sorted({*reasons} - {""})))
 
 
 def asked(at_us: int, request: int) -> Need:

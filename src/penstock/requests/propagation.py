@@ -27,6 +27,8 @@ class Dated(NamedTuple):
     upto_us: int = 0
     # When the oldest came.
     came_us: int = 0
+    # The names of the changes.
+    reasons: tuple[str, ...] = ()
 
 
 class PublishedChange(NamedTuple):
@@ -314,6 +316,7 @@ class Propagation:
             upto_us=dated.upto_us if late else 0,
             came_us=dated.came_us if late else 0,
             told_us=self.ledger.event_us if late else 0,
+            reasons=dated.reasons if late else (),
         )
         self.ledger.admit(reader, partitions, need)
         return told
