@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.declare.api import base_table, feed, table
+from penstock.declare.api import base_table, external, feed, table
 from penstock.declare.flow import flow
 from penstock.errors import PenstockError
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.app import Warehouse
 
 __version__ = "0.1.0"
-__all__ = ["PenstockError", "Warehouse", "base_table", "feed", "flow", "table"]
+__all__ = ["PenstockError", "Warehouse", "base_table", "external", "feed", "flow", "table"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.controller import Controller
+from penstock.control.orders import Order, open_orders
 from penstock.control.state import State
 from penstock.control.views.explain import Explanation, explain
 from penstock.control.views.health import FeedHealth, feed_healths
@@ -53,6 +54,7 @@ from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.span import parse_span
+from penstock.model.time import parse_instant
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
 from penstock.store.lock import RunLock
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.engine.commands.feeds import Retried
     from penstock.engine.desk.answer import Answer
     from penstock.engine.desk.front import Front
+    from penstock.engine.external.report import Handed, Reports
     from penstock.engine.runtime import Pace, Runtime
     from penstock.engine.upkeep.replication import ReplicaStatus
 
@@ -458,6 +461,61 @@ class Warehouse:
         """Load files that were withdrawn after all."""
         names = [files] if isinstance(files, str) else list(files)
         return give_back(self.declared, self.store, self.state(), names, self.clock.now_us())
+
+    # Tables that others make
+
+    def orders(self) -> list[Order]:
+        """What outside jobs are to make now, oldest first."""
+        return open_orders(self.state())
+
+    def publish(
+        self,
+        table: str,
+        partitions: str | Sequence[str] = (),
+        *,
+        order: str | None = None,
+        version: int | None = None,
+        inputs: Mapping[str, int] | None = None,
+        files: Sequence[str | Path] | None = None,
+        complete_to: str | None = None,
+        by: str = "",
+    ) -> Handed:
+        """Report what an outside job made: the partitions, what it was made from, and the Parquet files that hold the rows."""
+        spans = [partitions] if isinstance(partitions, str) else list(partitions)
+        spans = [each for span in spans for each in span.split(",")]
+        complete_us = None
+        if complete_to is not None:
+            try:
+                complete_us = parse_instant(complete_to, zone_of(self.declared.zone))
+            except ValueError as error:
+                raise PenstockError(f"--complete-to: {error}") from None
+        return self._reports.publish(
+            self.state(),
+            table,
+            spans,
+            self.clock.now_us(),
+            order=order,
+            version=version,
+            inputs=inputs,
+            files=files,
+            complete_us=complete_us,
+            by=by,
+        )
+
+    def not_told(self, order: Order) -> str:
+        """Why the outside job does not know of its order yet; empty if it does, or polls."""
+        with self.store.read() as conn:
+            return self.store.fact(conn, f"telling {order.table}") or ""
+
+    def return_order(self, order: str, *, failed: str | None = None) -> Order:
+        """Give a work order back: it is issued anew with the newest inputs; with `failed` later, as after a failed update."""
+        return self._reports.give_back(self.state(), order, self.clock.now_us(), failed)
+
+    @property
+    def _reports(self) -> Reports:
+        from penstock.engine.external.report import Reports
+
+        return Reports(self.declared, self.store, self.catalogue)
 
     # Requests
 

@@ -116,6 +116,16 @@ def unwaited(rng: Random, table: Table) -> Table:
     return replace(table, sources=tuple(sources))
 
 
+def outside(rng: Random) -> tuple[list[Feed], list[Table]]:
+    """Others make some of the tables, when they are told to."""
+    feeds, tables = random_warehouse(rng)
+    theirs = [table.name for table in tables if not table.is_base and rng.random() < 0.5]
+    return feeds, [
+        replace(table, external="files", foldable=False, exact_time=False) if table.name in theirs else table
+        for table in tables
+    ]
+
+
 def grouped(rng: Random) -> tuple[list[Feed], list[Table]]:
     """Some of the tables are updated together."""
     feeds, tables = rng.choice([anything, anything, folds, diamonds, fans])(rng)

@@ -250,7 +250,8 @@ class World:
         after["now_us"] = before["now_us"]  # the clock of a decision that started nothing is not in the log
         assert after == before, "folding the log again gives another state"
         self.controller = Controller(state, self.policy)
-        self.running.clear()
+        # Outside jobs go on.
+        self.running = {name: found for name, found in self.running.items() if found[0].kind == "order"}
         self.emit(RunStarted(self.tick(), "again"))
 
     def save(self) -> None:
@@ -302,7 +303,7 @@ class World:
 
     def check_reads(self, job: Job) -> None:
         """Nothing is read that is not there, or that cannot be cut where it must be."""
-        if job.kind != "derive":
+        if not job.makes_anew:
             return
         assert job.pieces, "a job without work"
         for edge in self.graph.into[job.table]:
@@ -319,7 +320,7 @@ class World:
                 )
                 for low, high in edge.map.required(begun):
                     assert source.edge_us >= min(high, cut), "rows are used that are not complete"
-                    rolled_up = not (source.table.is_base or source.table.exact_time or self.graph.fluid[edge.source])
+                    rolled_up = not (source.table.is_origin or source.table.exact_time or self.graph.fluid[edge.source])
                     if (
                         rolled_up
                         and (edge.source, job.table) not in self.graph.uncut

@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from penstock.control import readiness
-from tests.control.scenarios import Scenario, check_at_rest, check_reflects, grouped
+from penstock.control.replay import replay
+from tests.control.scenarios import Scenario, check_at_rest, check_reflects, grouped, outside
 
 SCENARIOS = int(os.environ.get("PENSTOCK_SCENARIOS", "2000"))
 FIRST = int(os.environ.get("PENSTOCK_FIRST_SEED", "0"))
@@ -118,3 +119,13 @@ def made_twice(seed: int) -> list[tuple[str, int]]:
         if len(graph.fed_by[feed.name]) == 1:
             found += [k for k, count in world.counts.items() if k[0] in known and count > before.get(k, 0) + 1]
     return found
+
+
+@chunks(SCENARIOS // 2)
+def test_tables_that_others_make_are_right_too(seeds: range) -> None:
+    def run(seed: int) -> None:
+        scenario = Scenario(seed, asking=seed % 2 == 0, warehouse=outside(Random(seed)))
+        released(scenario)
+        assert [str(difference) for difference in replay(scenario.world.log)] == []
+
+    each(seeds, run)

@@ -206,3 +206,49 @@ def test_a_table_of_its_own_previous_day(load: Load) -> None:
     assert {source.table: source.window for source in total.table.sources} == {"hourly": (0, 1), "total": (-1, 0)}
     assert total.declaration.description == "What each router ever sent."
     assert warehouse.graph.chained == {"total"}
+
+
+SCORES = """
+kind = "external"
+reads = ["stats"]
+partition = "day"
+time = "day"
+columns = "router string, day timestamp, score double"
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (SCORES, []),
+        (SCORES.replace("stats", "stat"), ["tables/scores.toml:2: table `scores` reads `stat`, which is not declared; did you mean `stats`?"]),
+        (SCORES + 'group = "g"', ["tables/scores.toml:6: table `scores` is made by others: `group` is for tables that are made here"]),
+        (SCORES.replace("columns", "# columns"), ['tables/scores.toml:1: table `scores` is made by others, so it must say its `columns`: columns = "router string, day timestamp, score double"']),
+        (SCORES.replace('time = "day"', ""), ["tables/scores.toml:3: table `scores` has partition 'day' but no `time`: name the column that says which partition a row is in"]),
+        (SCORES + 'data = "file"', ["tables/scores.toml:6: `data`: 'file' is no place where rows are; expected one of files, elsewhere, folder PATH; did you mean `files`?"]),
+        (SCORES + 'data = "folder"', ["tables/scores.toml:6: `data`: 'folder' names no place; write for example \"folder exports/scores\""]),
+        (SCORES + 'webhook = "localhost:9"', ["tables/scores.toml:6: `webhook`: 'localhost:9' is not an address; write for example \"http://127.0.0.1:9000/orders\""]),
+        (SCORES + 'command = "x"\nwebhook = "http://h/"', ["tables/scores.toml:7: table `scores` has both a command and a webhook; its work orders go to one of them"]),
+        (SCORES.replace('reads = ["stats"]', 'order_within = "1h"'), ["tables/scores.toml:2: warning: table `scores` reads no table of ours, so there are no work orders: `order_within` has no effect; say what it `reads`"]),
+        (SCORES.replace("kind", "# kind"), ['tables/scores.toml:1: table `scores` says nothing of who makes it; expected kind = "external", or a SELECT in a .sql file']),
+        ("kind =", ["tables/scores.toml:1: not valid TOML: Invalid value"]),
+    ],
+)  # fmt: skip
+def test_tables_that_others_make(check: Check, settings: str, expected: list[str]) -> None:
+    assert check({"tables/scores.toml": settings}) == expected
+
+
+def test_who_reads_them(check: Check) -> None:
+    """Rows that are elsewhere can be read by no SQL; settings of outside jobs are for their tables."""
+    elsewhere = 'kind = "external"\nreads = ["stats"]\ndata = "elsewhere"\npartition = "day"\n'
+    view = '-- reads = ["stats"]\nSELECT * FROM scores'
+    assert check({"tables/scores.toml": elsewhere, "tables/high.sql": view}) == [
+        'tables/high.sql:1: table `high`: `reads` is for tables that others make; write kind = "external", or leave it out',
+        'tables/high.sql:2: table `high` reads `scores`, whose rows are elsewhere: only its versions are known; a table with kind = "external" can depend on it; or say where its rows are, with `data`',
+    ]
+    good = {
+        "tables/scores.toml": SCORES,
+        "tables/high.sql": '-- partition = "day"\n-- time = "day"\nSELECT router, day FROM scores WHERE score > 1',
+        "tables/later.py": "import penstock as ps\nps.external('later', reads=['high'], data='elsewhere', partition='day')",
+    }
+    assert check(good) == []

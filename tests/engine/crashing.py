@@ -35,7 +35,7 @@ from penstock.engine.declarations import restored_state
 from penstock.engine.desk.versions import consistent_versions
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import work as sparkwork
-from penstock.engine.updates import baseload, derive, executor, rows
+from penstock.engine.updates import baseload, derive, rows
 from penstock.engine.updates.executor import Executor
 from penstock.engine.updates.provenance import FILE
 from penstock.model.partitions import IntervalMap
@@ -425,7 +425,7 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(sparkwork, "WORTH_MERGING", 2)
     monkeypatch.setattr(readiness, "SMALL_FILES", 3)
     monkeypatch.setattr(runtime, "SNAPSHOT_EVERY", 10)
-    monkeypatch.setattr(executor.os, "fsync", lambda _handle: point("fsync"))
+    monkeypatch.setattr(os, "fsync", lambda _handle: point("fsync"))
     for name in ("unlink", "rmdir"):
         monkeypatch.setattr(Path, name, _pointed(point, name, getattr(Path, name)))
     # Of some tables this process writes the files itself, of others Spark does.

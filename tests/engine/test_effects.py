@@ -36,7 +36,7 @@ def _fields(model: type[BaseModel], place: str = "") -> Iterator[str]:
         yield from (f"tables.{each}" for each in TableConfig.model_fields)
 
 
-NO_SETTINGS = {f"tables.{each}" for each in ("sql", "function", "flow", "rows", "added", "removed")} | {
+NO_SETTINGS = {f"tables.{each}" for each in ("sql", "function", "flow", "rows", "external", "added", "removed")} | {
     "feeds.added",
     "feeds.removed",
 }
@@ -98,6 +98,10 @@ def sent_flow(ev):
 
 Changes = dict[str, Callable[[dict[str, str]], Any]]
 
+SCORES = """kind = "external"
+data = "elsewhere"
+"""
+
 
 def _toml(old: str, new: str) -> Callable[[dict[str, str]], Any]:
     return lambda files: files.update({"penstock.toml": _swap(files["penstock.toml"], old, new)})
@@ -122,6 +126,14 @@ def _feed(setting: str) -> Callable[[dict[str, str]], Any]:
 
 def _table(setting: str) -> Callable[[dict[str, str]], Any]:
     return lambda files: files.update({"tables/hourly.sql": f"-- {setting}\n{files['tables/hourly.sql']}"})
+
+
+def _scores(setting: str) -> Callable[[dict[str, str]], Any]:
+    def change(files: dict[str, str]) -> None:
+        kept = [line for line in SCORES.splitlines() if line.split(" ")[0] != setting.split(" ")[0]]
+        files["tables/scores.toml"] = "\n".join([*kept, setting]) + "\n"
+
+    return change
 
 
 def _section(name: str, setting: str) -> Callable[[dict[str, str]], Any]:
@@ -205,6 +217,13 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "tables.patience": (_table('patience = "3s"'), set()),
     "tables.restated": (_table('restated = "Mon 02:00"'), set()),
     "tables.queue": (_table('queue = "1s"'), set()),
+    "tables.kind": (lambda files: (files.pop("tables/scores.toml"), files.update({"tables/scores.sql": "-- columns = 'k string, n bigint'\nSELECT k, n FROM hourly"})), {"scores"}),
+    "tables.reads": (_scores('reads = ["hourly"]'), {"scores"}),
+    "tables.data": (_scores('data = "files"\ncolumns = "k string, n bigint"'), {"scores"}),
+    "tables.command": (_scores('command = "true"'), set()),
+    "tables.webhook": (_scores('webhook = "http://127.0.0.1:1/"'), set()),
+    "tables.order_within": (_scores('order_within = "3h"'), set()),
+    "tables.external": (lambda files: (files.pop("tables/upper.sql"), files.update({"tables/upper.toml": 'kind = "external"\ncolumns = "K string, ts timestamp"\ntime = "ts"\n'})), {"upper"}),
     "tables.sql": (_sql("count(*)", "sum(v)"), {"hourly"}),
     "tables.function": (_python('count", "n"', 'count", "N"'), {"daily"}),
     "tables.rows": (_sql("upper(k)", "lower(k)", "tables/upper.sql"), {"upper"}),
@@ -224,6 +243,7 @@ def test_every_setting_changed(tmp_path: Path, spark: SparkSession) -> None:
         "tables/hourly.sql": HOURLY,
         "tables/upper.sql": UPPER,
         "tables/code.py": PYTHON,
+        "tables/scores.toml": SCORES,
         "landing/ev/one.csv": "k,ts,sent,v\na,2024-03-01 00:10:00,2024-03-01 00:20:00,1\n"
         "b,2024-03-01 01:10:00,2024-03-01 01:50:00,2\nb,2024-03-01 01:30:00,2024-03-01 01:50:00,2\n",
         "landing/dim/one.csv": "k,place,at\na,here,1\n",
@@ -232,6 +252,7 @@ def test_every_setting_changed(tmp_path: Path, spark: SparkSession) -> None:
     _written(tmp_path, {}, files)
     with Warehouse(tmp_path, spark=spark) as warehouse:
         warehouse.run(until_idle=True)
+        warehouse.publish("scores")
         assert not warehouse.plan().work
     wrong: list[str] = []
     for setting, (change, expected) in ONE_OF_EACH.items():

@@ -18,6 +18,7 @@ GROUPS = {
     "project": ("init", "check", "demo"),
     "run": ("run", "retry"),
     "requests": ("backfill", "plan", "requests", "cancel"),
+    "external": ("orders", "publish"),
     "inspect": ("status", "explain"),
     "feeds": ("pause", "resume", "withdraw"),
     "bounds": ("bounds",),

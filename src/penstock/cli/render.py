@@ -16,6 +16,7 @@ _DOING = {
     "idle": "dim",
     "pending": "yellow",
     "running": "cyan",
+    "ordered": "cyan",
     "retrying": "magenta",
     "failed": "bold red",
     "empty": "dim",

@@ -36,6 +36,7 @@ from penstock.scheduling.chopping import chops
 from penstock.scheduling.jobs import (
     Fact,
     Outlook,
+    ReadyJob,
     ReadyJobs,
     RunningJob,
     Situation,
@@ -65,6 +66,8 @@ class Controller:
         kept: frozenset[str] = getattr(self.policy, "kept", _NOBODY)
         self.state.follow_policy(chops(self.policy, self.state.graph), weights, kept)
         self.ready = ReadyJobs.under(self.policy)
+        # What outside jobs could do now: no policy ranks it, as it takes no track.
+        self.orders: dict[str, ReadyJob] = {}
         # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.
         self._late: set[str] = set()
         self._late_below: dict[str, set[str]] = {}
@@ -105,10 +108,10 @@ class Controller:
         ended = self._ending(event)
         recovering = dict(state.recovering) if isinstance(event, FeedCameBack | FeedResumed) else None
         self._apply(event, number)
-        known = state.graph.updated_as
+        known = state.graph.planned_as
         if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in known:
             self._tell(Fact(event.at_us, known[event.job.table], "starts", 0))
-        elif ended is not None and ended in known:
+        elif ended is not None and ended in state.graph.updated_with:
             self._tell(Fact(event.at_us, ended, "ends", self._lag_us(ended)))
         # In the order of the tables: sets have none.
         for name in sorted({known[each] for each in state.touched if each in known} - {ended}):
@@ -161,15 +164,16 @@ class Controller:
         if pause_us > state.now_us:
             self._woken = pause_us
             return []
+        orders = self._issued()
         free = tuple(track for track in range(state.tracks) if track not in state.busy)
         if state.faults.open:  # one after the other, until one ends: who meets a fault each time shows by that
-            free = free[:1] if not state.busy else ()
+            free = free[:1] if not state.on_tracks else ()
         if not free or not self.ready:
-            return []
+            return orders
         known = state.graph.updated_as
         running = {
             track: RunningJob(known.get(job.job.table, job.job.table), track, job.started_us, job.job.expected_s)
-            for track, job in state.busy.items()
+            for track, job in state.on_tracks.items()
         }
         situation = Situation(
             state.now_us,
@@ -186,16 +190,28 @@ class Controller:
         # What is remembered goes on record with what is started. A decision that starts nothing leaves no trace: else a
         # replay, which does not know of it, would decide otherwise later.
         memory = None if self._follow is not None or decision.memory == state.memory else dict(decision.memory)
-        return [
+        first = 1 + len(orders)
+        return orders + [
             StartUpdate(
                 build_job(state, state.tables[start.table], self.ready[start.table], state.jobs + number, start.take),
                 start.track,
                 self._because(start),
                 state.now_us,
-                memory if number == 1 else None,
+                memory if number == first else None,
             )
-            for number, start in enumerate(self._first_who_is_awaited(decision.starts, len(free)), 1)
+            for number, start in enumerate(self._first_who_is_awaited(decision.starts, len(free)), first)
         ]
+
+    def _issued(self) -> list[StartUpdate]:
+        """Work orders for all that outside jobs can do now. Each has a place of its own beside the tracks."""
+        state = self.state
+        found = []
+        for number, name in enumerate(sorted(self.orders), state.jobs + 1):
+            job = build_job(state, state.tables[name], self.orders[name], number)
+            moved = [source for source, version in job.inputs if version > state.tables[name].snapshot]
+            why = f"reads {', '.join(moved)}, which changed" if moved else "is to be made again"
+            found.append(StartUpdate(job, -number, why, state.now_us))
+        return found
 
     def _first_who_is_awaited(self, starts: Sequence[Start], free: int) -> Sequence[Start]:
         """A table that a query waits for may become ready at any moment, when its source is loaded: a track is kept for
@@ -204,7 +220,9 @@ class Controller:
         if state.updates != "demand" or not state.awaited:
             return starts
         waiting = state.awaited.ends(state.now_us)
-        for name in (*(start.table for start in starts), *(running.job.table for running in state.busy.values())):
+        outside = (name for name in state.graph.order if state.tables[name].table.external)
+        begun = (running.job.table for running in state.busy.values())
+        for name in (*(start.table for start in starts), *begun, *outside):
             for each in state.graph.grouped_with(name):
                 waiting.pop(each, None)
         kept: list[Start] = []
@@ -277,6 +295,7 @@ class Controller:
     def _ask(self, name: str, settling: InFlight) -> None:
         table = self.state.tables.get(name)
         self._pausing.pop(name, None)
+        self.orders.pop(name, None)
         work = Work()
         if table is None:
             self.ready.discard(name)
@@ -284,7 +303,10 @@ class Controller:
             if not table.table.is_base and blocked(self.state, table) is None:
                 work = ready_work(self.state, table, settling=settling)
             job = ready_job(self.state, table, work)
-            if job is not None:
+            if job is not None and table.table.external and not job.upkeep:
+                self.orders[name] = job
+                self.ready.discard(name)
+            elif job is not None:
                 self.ready.put(job)
             else:
                 self.ready.discard(name)
@@ -329,6 +351,7 @@ class Controller:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs, nothing could run, and nothing will by itself."""
+        """Nothing runs, nothing could run, and nothing will by itself. What outside jobs do is not ours to wait for."""
         self._refresh()
-        return all(job.upkeep for job in self.ready.values()) and not self._pausing and not self.state.busy
+        quiet = not (self.orders or self._pausing or self.state.on_tracks)
+        return quiet and all(job.upkeep for job in self.ready.values())

@@ -28,6 +28,8 @@ SEAM = "|"
 def what_is_anew(before: Table, table: Table) -> Anew:
     """How a table starts anew: not at all; with the `rows` that it has, in other partitions; or, a base table, by reading its
     `files` again. A view has no rows of its own: it is made again from its sources in any case."""
+    if before.external != table.external and not table.is_base:
+        return "rows"
     if before.feed != table.feed:
         return "files" if table.is_base else "rows"
     other_time = before.time is not None and before.time != table.time

@@ -164,6 +164,19 @@ class TableRetried:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePublished:
+    """Others changed a table of their own accord, not for an order: one that reads no table of ours, or another program
+    wrote to the catalogue. `why` says who and what, after "because it"."""
+
+    at_us: int
+    table: str
+    publication: PublishedTable
+    job: str
+    why: str = ""
+    kind: Literal["table-published"] = "table-published"
+
+
+@dataclass(frozen=True, slots=True)
 class BackfillRequested:
     """A user asks for partitions to be made again. The number of the event is the number of the request."""
 
@@ -306,6 +319,7 @@ Event = (
     | UpdateFinished
     | UpdateFailed
     | TableRetried
+    | TablePublished
     | BackfillRequested
     | RequestCancelled
     | UpdateStopped

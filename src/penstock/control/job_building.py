@@ -69,7 +69,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
     return Job(
         identity,
         spec.name,
-        "derive",
+        "order" if spec.external else "derive",
         state.snapshot,
         pieces=pieces,
         edge_us=edge_us if flows else None,
@@ -80,6 +80,9 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         attempt=table.attempt + 1,
         anew=table.anew,
         without=tuple(edge.source for edge in state.graph.into[spec.name] if not state.tables[edge.source].exists),
+        inputs=tuple((edge.source, state.tables[edge.source].snapshot) for edge in state.graph.into[spec.name])
+        if spec.external
+        else (),
     )
 
 

@@ -83,7 +83,7 @@ def _goes_without(state: State, name: str, complete_us: int) -> bool:
                 if state.graph.has_time[source]
                 else not table.exists
             )
-            if behind and not table.table.is_base:
+            if behind and not table.table.is_origin:
                 return True
     return False
 

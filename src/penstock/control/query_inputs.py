@@ -88,7 +88,7 @@ def refresh_time(state: State, steps: tuple[RefreshStep, ...], now_us: int) -> E
         running.job.table: _left(state, running.job.expected_s, running.started_us, now_us)
         for running in state.busy.values()
     }
-    tracks = [left[running.job.table].mean_s for running in state.busy.values()]
+    tracks = [left[running.job.table].mean_s for running in state.on_tracks.values()]
     free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
     refreshed = {step.table for step in steps}
 

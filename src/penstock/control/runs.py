@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.control.demand import QueryDemand
-from penstock.control.events import FaultMet, TableRetried, UpdateFailed, UpdateFinished, UpdateStarted, UpdateStopped
+from penstock.control.events import (
+    FaultMet,
+    TablePublished,
+    TableRetried,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    UpdateStopped,
+)
 from penstock.control.feeds import Feeds
 from penstock.control.files import Files
 from penstock.model.grain import WHOLE
@@ -53,11 +61,16 @@ class Runs:
         self.memory: Mapping[str, Any] = {}
         self.unseen: dict[int, FinishedJob] = {}
 
+    @property
+    def on_tracks(self) -> dict[int, Running]:
+        """What runs on tracks of ours, and not with an outside job."""
+        return {track: running for track, running in self.busy.items() if track >= 0}
+
     def started(self, event: UpdateStarted) -> None:
         self.jobs += 1
         running = Running(event.job, event.track, event.at_us, event.why)
         self.busy[event.track] = running
-        if self.unseen:
+        if self.unseen and event.job.kind != "order":
             decided_at = event.decided_at or self.ledger.applied
             self.unseen = {number: done for number, done in self.unseen.items() if number > decided_at}
         if event.memory is not None:
@@ -100,7 +113,7 @@ class Runs:
 
     def _rest(self, state: TableState, job: Job) -> None:
         """What a job leaves that goes up to some time inside of a partition."""
-        if job.kind != "derive" or job.edge_us is None or state.seen_us is None or state.seen_us <= job.edge_us:
+        if not job.makes_anew or job.edge_us is None or state.seen_us is None or state.seen_us <= job.edge_us:
             return
         grain = state.table.grain
         begin = BEGIN_US if grain is WHOLE else grain.floor(job.edge_us)
@@ -147,7 +160,7 @@ class Runs:
             self.ledger.cost_of(job.table).observe(amount, event.seconds)
             if (periods := self._periods(state, job)) and amount:
                 self.ledger.cost_of(job.table).observe_period(amount / periods)
-            self.reading.worked_s += event.seconds
+            self._worked(job, event.seconds)
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
         state.counts.folded += event.how.startswith("fold")
@@ -172,6 +185,11 @@ class Runs:
         if self.ledger.requests:
             self.backfills.count_made(state, job, event.at_us)
 
+    def _worked(self, job: Job, seconds: float) -> None:
+        """What outside jobs do costs our tracks nothing."""
+        if job.kind != "order":
+            self.reading.worked_s += seconds
+
     def _periods(self, state: TableState, job: Job) -> float:
         """How many periods of new data a job took; 0 if it made old partitions again, or nobody knows."""
         period = self.ledger.graph.periods_us[job.table]
@@ -184,10 +202,32 @@ class Runs:
             return 0.0
         return max(0, job.complete_us - state.edge_us) / period
 
+    def published_outside(self, event: TablePublished) -> None:
+        """Others changed a table of their own accord."""
+        publication = event.publication
+        self.ledger.snapshot = max(self.ledger.snapshot, publication.snapshot)
+        state = self.ledger.tables.get(event.table)
+        if state is None:
+            return
+        self.ledger.touch(event.table)
+        reflects = dict(state.reflects) if state.consistent else None
+        job = Job(
+            event.job,
+            event.table,
+            "order",
+            publication.snapshot,
+            reflects=tuple(sorted(reflects.items())) if reflects is not None else None,
+        )
+        state.last, state.last_finished_us = Running(job, -1, event.at_us, event.why), event.at_us
+        state.last_how, state.anew = "handed over", ""
+        state.counts.updates += 1
+        self.ledger.former.discard(event.table)
+        self._published(state, publication, job, event.at_us)
+
     def _note(self, event: UpdateFinished | UpdateFailed) -> None:
         """An end that the policy has not seen yet."""
         for track, running in self.busy.items():
-            if running.job.id == event.job and running.job.kind != "upkeep":
+            if running.job.id == event.job and running.job.kind not in ("upkeep", "order"):
                 failed = isinstance(event, UpdateFailed)
                 expected_s = running.job.expected_s
                 self.unseen[self.ledger.number] = FinishedJob(
@@ -238,18 +278,18 @@ class Runs:
     def _published(self, state: TableState, publication: PublishedTable, job: Job, at_us: int) -> None:
         name = state.table.name
         state.snapshot = publication.snapshot
-        if state.table.is_base:
+        if state.table.is_origin:
             state.reflects, state.consistent = {name: publication.snapshot}, True
         else:
-            state.consistent = job.reflects is not None
-            state.reflects = dict(job.reflects) if job.reflects is not None else state.reflects
+            state.consistent = job.reflects is not None and not publication.mixed
+            state.reflects = dict(job.reflects) if job.reflects is not None and state.consistent else state.reflects
         state.counts.rows += publication.rows
         state.counts.quarantined_rows += publication.quarantined_rows
         state.small_files += publication.files
         if self._is_restated(state, publication, job):
             state.restated.note(at_us)
         begin = publication.begin_us
-        if begin is None and not state.table.is_base:
+        if begin is None and not state.table.is_origin:
             begin = self.ledger.begin(name)  # no rows as yet, but that is known from there on
         if begin is not None:
             state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
@@ -259,7 +299,7 @@ class Runs:
             state.leading_us = max(publication.leading_us, state.leading_us or BEGIN_US)
         if publication.complete_us is not None:
             # While it ran, its sources may have been declared to be less far.
-            most = publication.complete_us if state.table.is_base else self.ledger.tables[job.table].seen_us
+            most = publication.complete_us if state.table.is_origin else self.ledger.tables[job.table].seen_us
             if most is not None:
                 self.propagation.complete(state, min(most, publication.complete_us), at_us)
         if publication.left is not None:
@@ -278,7 +318,7 @@ class Runs:
 
     def _is_restated(self, state: TableState, publication: PublishedTable, job: Job) -> bool:
         """Whether old rows of a table changed by something from outside."""
-        if not state.table.is_base:
+        if not state.table.is_origin:
             asked = (self.ledger.requests.get(number) for piece in job.pieces for number in piece.need.requests)
             return any(request is not None and request.table == state.table.name for request in asked)
         if job.pieces or not self.ledger.graph.has_time[state.table.name]:
@@ -301,7 +341,7 @@ class Runs:
         if not self.ledger.graph.has_time[name]:
             keys = list(found) if not job.files else [*found, others]
             ranges = tuple(Dated(EVERYTHING, *key) for key in keys or [others])
-        elif len(found) == 1 and job.kind == "derive":
+        elif len(found) == 1 and job.makes_anew:
             ranges = (Dated(PartitionSet.of(*publication.changed), *next(iter(found))),)
         else:
             rest = PartitionSet.of(*publication.changed)
@@ -353,7 +393,7 @@ class Runs:
         job = running.job
         if job.table == event.table:
             self.ledger.cost_of(job.table).observe_failure(sum(each.amount for each in job.each), event.seconds)
-            self.reading.worked_s += event.seconds
+            self._worked(job, event.seconds)
         state.error = event.error
         state.attempt += 1
         if event.final or state.attempt >= state.table.attempts:
@@ -410,10 +450,10 @@ class Runs:
         self.ledger.touched.add(state.table.name)
 
     def give_all_back(self, at_us: int) -> None:
-        """The process that ran them is gone: everything that was running is pending again."""
-        self.busy.clear()
+        """The process that ran them is gone: everything that was running is pending again. Outside jobs go on."""
+        self.busy = {track: running for track, running in self.busy.items() if track < 0}
         for state in self.ledger.tables.values():
-            if state.running is not None:
+            if state.running is not None and state.running.track >= 0:
                 self.give_back(state, at_us)
 
     def forget_ended(self) -> None:

@@ -28,7 +28,7 @@ from penstock.requests.tablestate import Restated, Running, TableState, UpdateCo
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 15
+FORMAT = 16
 
 _PLAIN = (
     "edge_us",
@@ -246,6 +246,7 @@ def _dump_job(job: Job) -> dict[str, Any]:
         "reflects": None if job.reflects is None else [list(pair) for pair in job.reflects],
         "withdrawn": list(job.withdrawn),
         "without": list(job.without),
+        "inputs": [list(pair) for pair in job.inputs],
         "beside": [_dump_job(other) for other in job.beside],
     }
 
@@ -266,6 +267,7 @@ def _load_job(entry: dict[str, Any]) -> Job:
         reflects=None if reflects is None else tuple((base, snapshot) for base, snapshot in reflects),
         withdrawn=tuple(entry["withdrawn"]),
         without=tuple(entry["without"]),
+        inputs=tuple((source, version) for source, version in entry["inputs"]),
         beside=tuple(_load_job(other) for other in entry["beside"]),
     )
 

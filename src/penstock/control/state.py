@@ -32,6 +32,7 @@ from penstock.control.events import (
     RequestCancelled,
     RunStarted,
     RunStopped,
+    TablePublished,
     TableRetried,
     UpdateFailed,
     UpdateFinished,
@@ -90,6 +91,7 @@ class State:
     retired: Mapping[str, TableState] = _read("files.retired")
     jobs: int = _read("runs.jobs")
     busy: Mapping[int, Running] = _read("runs.busy")
+    on_tracks: Mapping[int, Running] = _read("runs.on_tracks")
     memory: Mapping[str, Any] = _read("runs.memory")
     unseen: Mapping[int, FinishedJob] = _read("runs.unseen")
     tracks: int = _read("declaration.tracks")
@@ -140,6 +142,7 @@ class State:
             TableRetried: runs.retried,
             FaultMet: self._fault_met,
             FaultEnded: self.faults.ended,
+            TablePublished: runs.published_outside,
             BackfillRequested: self._backfill_requested,
             RequestCancelled: lambda event: self.backfills.cancel(event.request, event.at_us),
             RefreshRequested: self._refresh_requested,

@@ -94,7 +94,16 @@ class TableDeclaration(Declared):
     @property
     def is_plain(self) -> bool:
         """The base table that a feed has by itself: its rows as they come."""
+        return self.has_no_code and not self.is_external
+
+    @property
+    def has_no_code(self) -> bool:
         return self.sql is None and self.function is None and self.flow is None
+
+    @property
+    def is_external(self) -> bool:
+        """Whether others make it."""
+        return self.config.kind == "external"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, so that it can be tested by hand."""
@@ -119,6 +128,13 @@ def table(
     """A table computed by the decorated function from the DataFrames of its sources, named by its parameters."""
     author = author_of_call()
     return _declared(function, settings, author) if function else lambda found: _declared(found, settings, author)
+
+
+def external(name: str, **settings: Any) -> TableDeclaration:
+    """A table that an outside job makes; the settings are those of `tables/NAME.toml` with kind = "external"."""
+    author = author_of_call()
+    checked = validate(TableConfig, {"kind": "external", **settings})
+    return author.keep(TableDeclaration(name, checked.value, author.where, flaws=checked.flaws, broken=checked.broken))
 
 
 def base_table(*, feed: str, **settings: Any) -> Callable[[Function], TableDeclaration]:

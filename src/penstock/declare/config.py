@@ -21,6 +21,7 @@ from penstock.declare.validate import Flaw, validate
 from penstock.declare.values import (
     Absent,
     Count,
+    Data,
     Duration,
     Folder,
     Name,
@@ -36,6 +37,7 @@ from penstock.declare.values import (
     Restated,
     StoreUrl,
     Waits,
+    Webhook,
     Zone,
 )
 from penstock.scheduling.policies import DEFAULT
@@ -161,6 +163,18 @@ class TableConfig(Strict):
     restated: Restated | None = None
     # How long reasons to update it are collected after the first of them.
     queue: Duration | None = None
+    # Of a table that others make: what it is made from, where its rows are, how the outside job is told of a work order, and
+    # how long it may take.
+    kind: Literal["external"] | None = None
+    reads: tuple[Name, ...] = ()
+    data: Data = "files"
+    command: Annotated[str, Field(min_length=1)] | None = None
+    webhook: Webhook | None = None
+    order_within: Period | None = None
+
+
+# Settings that only tables have that others make.
+OF_EXTERNAL = ("reads", "data", "command", "webhook", "order_within")
 
 
 class StorageConfig(Strict):

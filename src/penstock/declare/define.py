@@ -88,7 +88,10 @@ class Definer:
         definition = Definition(
             table, declaration, time_of(declaration, self.feeds), own, columns=own, restated=restated
         )
-        if declaration.function is not None:
+        if declaration.is_external:
+            logic = f"external:{declaration.config.code_version or ''}"
+            definition = replace(definition, table=replace(table, logic=logic), schema=own)
+        elif declaration.function is not None:
             definition = self._function(definition)
         elif declaration.flow is not None:
             definition = self._flow(definition, done)
@@ -235,6 +238,8 @@ class Definer:
             return False
         table = done[name].table
         if table.feed is None:
+            if table.is_origin:
+                return done[name].time is not None or table.grain is not WHOLE
             return any(each.waits and self._has_edge(each.table, done) for each in table.sources if each.table != name)
         feed = self.feeds[table.feed].config
         return feed.time is not None and not (feed.mode == "snapshot" and table.grain is WHOLE)
@@ -283,7 +288,9 @@ class Definer:
             hint = "use a column of its source, or :partition_start"
             self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
         same = {s.table for s in table.sources if s.window == (SAME.low, SAME.high)} - set(declaration.config.sources)
-        moments = [name for name in same if name in done and (done[name].table.is_base or done[name].table.exact_time)]
+        moments = [
+            name for name in same if name in done and (done[name].table.is_origin or done[name].table.exact_time)
+        ]
         times = {(name, (done[name].time or "").lower()) for name in moments}
         for one, other in view.ranges if table.grain is not WHOLE else ():
             if {(one.table, one.column), (other.table, other.column)} <= times:

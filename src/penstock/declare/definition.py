@@ -50,6 +50,8 @@ class Definition:
             return f"replaced: each file states {'the table' if self.table.grain is WHOLE else 'its partitions'} anew"
         if self.table.is_base:
             return "appended: rows of new files are added"
+        if self.table.external:
+            return "by others" + (", when they get a work order" if self.table.sources else ", of their own accord")
         if self.flow is not None:
             return f"by the flow {self.flow.flow.name}, together with all tables of it"
         if self.view is None:
@@ -67,7 +69,7 @@ class Definition:
     @property
     def reads_the_same(self) -> bool:
         """Whether it has partitions and gives the same rows whichever of them is made."""
-        if self.table.grain is WHOLE or self.flow is not None or self.declaration.is_plain:
+        if self.table.grain is WHOLE or self.flow is not None or self.declaration.is_plain or self.table.external:
             return False
         return self.asks_for is None and all(source.window is None for source in self.table.sources)
 
@@ -128,7 +130,7 @@ def exact_time(view: View, table: Table, placing: Placing | None, done: Mapping[
     if not isinstance(view.how, Rowwise) or len(table.sources) != 1 or placing is None or not placing.as_it_is:
         return False
     source = done.get(table.sources[0].table)
-    return source is not None and source.time is not None and (source.table.is_base or source.table.exact_time)
+    return source is not None and source.time is not None and (source.table.is_origin or source.table.exact_time)
 
 
 def aligned(view: View, table: Table, placing: Placing | None, done: Mapping[str, Definition]) -> bool:
@@ -136,4 +138,4 @@ def aligned(view: View, table: Table, placing: Placing | None, done: Mapping[str
     if not view.separable or len(table.sources) != 1 or table.grain is WHOLE or placing is None or not placing.stays:
         return False
     source = done.get(table.sources[0].table)
-    return source is not None and source.name in placing.moved and (source.table.is_base or source.table.exact_time)
+    return source is not None and source.name in placing.moved and (source.table.is_origin or source.table.exact_time)

@@ -131,10 +131,17 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.patience": _SCHEDULING,
     "tables.restated": _SCHEDULING,
     "tables.queue": _SCHEDULING,
+    "tables.kind": Entry("anew", "nothing of what it held before stays; whoever makes it makes all of it"),
+    "tables.reads": Entry("anew", "nothing of what was read before stays"),
+    "tables.data": Entry("anew", "it is handed over again from where its rows are now"),
+    "tables.command": Entry("comes", "the next work orders go there"),
+    "tables.webhook": Entry("comes", "the next work orders go there"),
+    "tables.order_within": _SCHEDULING,
     # What is no setting, but declared as well.
     "tables.sql": _MADE_AGAIN,
     "tables.function": _MADE_AGAIN,
     "tables.rows": _FILES_AGAIN,
+    "tables.external": Entry("anew", "others make all of it"),
     "tables.flow": Entry("again", "any argument of any step: all partitions of all its tables, and what reads them"),
     "feeds.added": Entry("comes", "all its files are loaded"),
     "feeds.removed": Entry("nothing", "its files are left alone"),
@@ -157,12 +164,15 @@ def settings_of(warehouse: Definitions) -> dict[str, str]:
     for name, definition in warehouse.definitions.items():
         if not definition.declaration.is_plain:
             kind = found[f"tables.{name}"] = _kind(definition.declaration)
-            found[f"tables.{name}.{kind}"] = f"#{definition.table.logic.partition(SEAM)[0]}"
+            if kind != "external":
+                found[f"tables.{name}.{kind}"] = f"#{definition.table.logic.partition(SEAM)[0]}"
             found |= _settings(f"tables.{name}", definition.declaration.config, skip=("name",))
     return found
 
 
 def _kind(table: TableDeclaration) -> str:
+    if table.is_external:
+        return "external"
     if table.config.feed is not None:
         return "rows"
     return "sql" if table.sql is not None else "function" if table.function is not None else "flow"

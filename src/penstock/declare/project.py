@@ -12,15 +12,18 @@ import importlib.util
 import os
 import re
 import sys
+import tomllib
 import traceback
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import DECLARED, FeedDeclaration, TableDeclaration, keyword_lines
-from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config
-from penstock.declare.problems import Location, Problem
+from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config, toml_problem
+from penstock.declare.problems import Location, Problem, key_lines
 from penstock.declare.sql.file import SqlFile, read_sql_table
+from penstock.declare.validate import validate
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ def _read_folder(found: _Reading, file: ConfigFile) -> None:
                 found.tables.append(read.table)
             else:
                 found.opaque.add(read.name)
+        elif path.suffix == ".toml":
+            _read_toml(path, shown, found)
         elif path.suffix == ".py":
             _read_module(path, shown, found)
     _forget_modules(place)
@@ -131,6 +136,42 @@ def _read_sql(path: Path, shown: str, found: _Reading) -> SqlFile:
     except UnicodeDecodeError as error:
         return SqlFile(path.stem, None, [Problem(Location(shown, 1), f"not UTF-8 text: {error}")])
     return found.remembered.get(read_sql_table, text, path.stem, shown)
+
+
+def _read_toml(path: Path, shown: str, found: _Reading) -> None:
+    """A table without SQL: its settings say who makes it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        data = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        line, message = (
+            toml_problem(error, text) if isinstance(error, tomllib.TOMLDecodeError) else (1, f"not UTF-8 text: {error}")
+        )
+        found.problems.append(Problem(Location(shown, line), message))
+        found.opaque.add(path.stem)
+        return
+    description = " ".join(
+        line.lstrip("# ").strip() for line in takewhile(lambda line: line.startswith("#"), text.splitlines())
+    )
+    checked = validate(TableConfig, data)
+    lines = {".".join(keys): line for keys, line in key_lines(text).items()}
+    table = TableDeclaration(
+        checked.value.name or path.stem,
+        checked.value,
+        Location(shown, 1),
+        description=description,
+        lines=lines,
+        flaws=checked.flaws,
+        broken=checked.broken,
+    )
+    if not table.is_external and "kind" not in table.broken:
+        message = (
+            f'table `{table.name}` says nothing of who makes it; expected kind = "external", or a SELECT in a .sql file'
+        )
+        found.problems.append(Problem(table.where, message))
+        found.opaque.add(table.name)
+        return
+    found.tables.append(table)
 
 
 def _forget_modules(place: Path) -> None:

@@ -150,6 +150,30 @@ def _absent(value: Any) -> Any:
     return dict(found)
 
 
+# Where the rows of a table are that others make; the second kind names a place.
+DATA = ("files", "elsewhere")
+PLACED = ("folder",)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, str):
+        word, _, place = value.strip().partition(" ")
+        if (word in DATA and not place) or (word in PLACED and place.strip()):
+            return f"{word} {place.strip()}".strip()
+        if word in PLACED:
+            raise ValueError(f'{value!r} names no place; write for example "{word} exports/scores"')
+        near = did_you_mean(word, (*DATA, *PLACED))
+        known = ", ".join((*DATA, *(f"{each} PATH" for each in PLACED)))
+        raise ValueError(f"{value!r} is no place where rows are; expected one of {known}{near}")
+    return value
+
+
+def _webhook(value: Any) -> Any:
+    if isinstance(value, str) and not re.match(r"https?://[^/\s]+", value):
+        raise ValueError(f'{value!r} is not an address; write for example "http://127.0.0.1:9000/orders"')
+    return value
+
+
 def _timetable(value: Any) -> Any:
     if isinstance(value, str):
         parse_timetable(value)
@@ -179,6 +203,8 @@ Zone = Annotated[str, BeforeValidator(_zone)]
 Order = Annotated[str, BeforeValidator(_order)]
 Policy = Annotated[str, BeforeValidator(_policy)]
 QueryPolicy = Annotated[str, BeforeValidator(_query_policy)]
+Data = Annotated[str, BeforeValidator(_data)]
+Webhook = Annotated[str, BeforeValidator(_webhook)]
 StoreUrl = Annotated[str, BeforeValidator(_store)]
 
 

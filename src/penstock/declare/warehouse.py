@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
+from penstock.declare.check_external import external_problems
 from penstock.declare.check_feeds import (
     columns_of,
     feed_problems,
@@ -43,6 +44,7 @@ from penstock.model.graph import CycleError, Graph
 from penstock.model.relations import Everything, Relation, default_relation, parse_relation
 from penstock.model.schema import Schema
 from penstock.model.tables import ALL, Feed, Source, Table
+from penstock.model.time import DAY_US
 
 __all__ = ["Definition", "Definitions", "check_project", "load_warehouse"]
 
@@ -193,8 +195,10 @@ class _Checker:
         if table.config.feed is not None:
             self._check_base(table)
             return {}
-        if table.flow is not None:
-            found: dict[str, Location] | None = dict.fromkeys(table.flow.sources, table.where)
+        if table.is_external:
+            found: dict[str, Location] | None = {name: table.at("reads") for name in table.config.reads}
+        elif table.flow is not None:
+            found = dict.fromkeys(table.flow.sources, table.where)
         else:
             found = self._read_from_sql(table) if table.sql is not None else self._parameters(table)
         if found is None:
@@ -206,7 +210,7 @@ class _Checker:
 
     def _check_sources(self, table: TableDeclaration, found: Mapping[str, Location]) -> None:
         who = f"table `{table.name}`" if table.flow is None else f"flow `{table.flow.name}`"
-        if not found.keys() - {table.name}:
+        if not found.keys() - {table.name} and not table.is_external:
             self.problem(table.where, f"{who} reads no other table, so nothing would ever update it")
         for name, where in found.items():
             maybe = "feed" in table.broken and name in self.feeds
@@ -287,7 +291,8 @@ class _Checker:
         grain = self._grain(declaration)
         what = f"table `{declaration.name}`"
         time = time_of(declaration, self.feeds)
-        if grain not in (None, WHOLE) and time is None and not declaration.is_plain and self._knows_time(declaration):
+        timeless = time is None and not declaration.is_plain and config.data != "elsewhere"
+        if grain not in (None, WHOLE) and timeless and self._knows_time(declaration):
             message = f"{what} has partition {config.partition!r} but no `time`: name the column that says which partition a row is in"
             self.problem(declaration.at("partition"), message)
         closed = config.update == "closed" or config.propagate == ("closed",)
@@ -296,6 +301,12 @@ class _Checker:
             message = f'{what}: {setting} = "closed" has no effect, as the table has no partitions'
             self.problem(declaration.at(setting), message, "warning")
         self.problems.extend(policy_problems(declaration, read))
+        self.problems.extend(external_problems(declaration, self.declarations))
+        for name in () if declaration.is_external else read:
+            if self.tables[name].is_external and self.tables[name].config.data == "elsewhere":
+                message = f"{what} reads `{name}`, whose rows are elsewhere: only its versions are known"
+                hint = 'a table with kind = "external" can depend on it; or say where its rows are, with `data`'
+                self.problem(read[name], f"{message}; {hint}")
         others = [name for name in read if name != declaration.name]
         absent = {name: config.absent.get(name, config.absent.get("*", "wait")) for name in others}
         found: list[Source] = []
@@ -330,6 +341,8 @@ class _Checker:
             restated=config.restated or "",
             queue_us=config.queue or 0,
             reason=config.reason or "",
+            external=config.data if declaration.is_external else "",
+            order_within_us=config.order_within or DAY_US,
             leader=self._leader(declaration),
             propagate=ALL if config.propagate == ("closed",) else config.propagate,
             overrun=config.overrun,

@@ -33,6 +33,7 @@ from penstock.control.events import (
     UpdateFinished,
     UpdateStopped,
 )
+from penstock.control.orders import open_orders, void_orders
 from penstock.control.snapshot import dump
 from penstock.control.views.health import FeedWatch
 from penstock.declare.warehouse import Definitions
@@ -41,6 +42,8 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
 from penstock.engine.declarations import declared, restored_state
+from penstock.engine.external.report import Reports
+from penstock.engine.external.tell import Telling
 from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
@@ -51,6 +54,7 @@ from penstock.engine.updates.executor import Compute, Computed, Executor
 from penstock.engine.upkeep.identity import Identity, NotOurs
 from penstock.engine.upkeep.replication import Replication
 from penstock.engine.upkeep.retention import check_presence, expire
+from penstock.errors import PenstockError
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US
 from penstock.queries.situation import Updates
@@ -134,6 +138,7 @@ class Runtime:
             store, warehouse.declarations.folder, list(warehouse.feeds.values()), self.schemas.known, self.clock.now_us
         )
         self.lookout = self._lookout()
+        self.telling = Telling(warehouse, store, self._command_failed, self.wake)
 
     # Life
 
@@ -180,6 +185,11 @@ class Runtime:
         """What the catalogue has forgotten. Files that others wrote, and it only listed, are theirs to delete."""
         root = Path(self.catalogue.data_path)
         ours = [path for path in paths if written_by_a_job(path, root)]
+        elsewhere = [path for path in paths if not Path(path).is_relative_to(root)]
+        if elsewhere:
+            # Nor may another program that tidies the catalogue delete what was only handed over.
+            with self.store.write() as conn:
+                self.catalogue.forget(conn, elsewhere)
         if ours:
             self.store.flush()
             delete_files(ours, root)
@@ -226,6 +236,7 @@ class Runtime:
             self._loop(until_idle, on_round)
         finally:
             self.lookout.stop()
+            self.telling.stop()
             self.replication.stop(finish=until_idle and not self._broken)
 
     def _loop(self, until_idle: bool, on_round: Callable[[], None]) -> None:
@@ -249,16 +260,17 @@ class Runtime:
             self._watch_spark()
         self._watch_feeds()
         self._stop_overrun()
+        self._keep_orders()
         stopping = self._stop.is_set()
         started = 0 if stopping else self.decide()
         on_round()
         if self._broken:
             raise self._broken[0]
-        if stopping and (not self.controller.state.busy or self._cancel_running()):
+        if stopping and (not self.controller.state.on_tracks or self._cancel_running()):
             return True
         if started or found:
             return False
-        if until_idle and self.lookout.is_done(self.controller.idle):
+        if until_idle and self.lookout.is_done(self.controller.idle and not self.telling.busy):
             return True
         self._maintain()
         self._wait()
@@ -267,7 +279,7 @@ class Runtime:
     def _cancel_running(self) -> bool:
         """After the grace period: stop what runs; gives whether it is not waited for any longer."""
         if monotonic() >= self._cancel_at:
-            for number, running in self.controller.state.busy.items():
+            for number, running in self.controller.state.on_tracks.items():
                 self._track(number).stop(running.job)
         return monotonic() >= self._leave_at
 
@@ -281,7 +293,7 @@ class Runtime:
     def _watch_spark(self) -> None:
         """Notice that Spark ended though nothing ran, and start it again."""
         state = self.controller.state
-        if self._spark is None or state.busy or "spark" in state.faults.open or not has_ended(self._spark):
+        if self._spark is None or state.on_tracks or "spark" in state.faults.open or not has_ended(self._spark):
             return
         self._record([FaultMet(self.clock.now_us(), "spark", ENDED)])
         threading.Thread(target=self._restart_spark, name="penstock-spark", daemon=True).start()
@@ -344,7 +356,7 @@ class Runtime:
         self.controller = Controller(restored_state(self.store))
         self.watch = FeedWatch(self.controller.state)
         self._saved = self.controller.state.applied
-        lost = [r.job for r in self.controller.state.busy.values() if r.job.id not in self._handed]
+        lost = [r.job for r in self.controller.state.on_tracks.values() if r.job.id not in self._handed]
         self._record([FaultMet(self.clock.now_us(), "store", fault.reason, job.id, job.table) for job in lost])
 
     def _tell_store_is_back(self) -> None:
@@ -403,8 +415,23 @@ class Runtime:
         self.tail()
         self._handed.update(command.job.id for command in commands)
         for command in commands:
-            self._track(command.track).take(command.job)
+            if command.job.kind != "order":
+                self._track(command.track).take(command.job)
         return len(commands)
+
+    def _keep_orders(self) -> None:
+        """Work orders that nobody reported in time, or that something overtook; and who is told of those that are open."""
+        state = self.controller.state
+        events = void_orders(state, self.clock.now_us())
+        if events:
+            self._record(events)
+            self.tail()
+        self.telling.keep_up(open_orders(state))
+
+    def _command_failed(self, order: str, why: str) -> None:
+        with suppress(PenstockError):  # it was reported, or taken back
+            reports = Reports(self.warehouse, self.store, self.catalogue)
+            reports.give_back(restored_state(self.store), order, self.clock.now_us(), why)
 
     def _watch_feeds(self) -> None:
         """Feeds that fell silent or came back: also that is on record before anyone acts on it."""
@@ -419,7 +446,7 @@ class Runtime:
         """Stop jobs for which newer work came, if their tables want that. Asked again until it is done, as Spark can only
         stop what it is doing just then; a job that ends before has ended."""
         state = self.controller.state
-        for number, running in state.busy.items():
+        for number, running in state.on_tracks.items():
             table = state.tables.get(running.job.table)
             if table is not None and table.overrun and table.running is running:
                 self._track(number).stop(running.job)

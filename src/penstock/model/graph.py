@@ -98,10 +98,15 @@ class Graph:
         return {name: self.grouped_with(table.leader or name)[0] for name, table in self.tables.items()}
 
     @cached_property
+    def planned_as(self) -> dict[str, str]:
+        """The same, of those tables that are updated on our tracks: what others make is not planned by us."""
+        return {name: known for name, known in self.updated_as.items() if not self.tables[name].external}
+
+    @cached_property
     def updated_with(self) -> dict[str, tuple[str, ...]]:
         """The other way round: the tables whose updates are planned, each with the others that it stands for."""
-        found: dict[str, list[str]] = {name: [] for name in self.order if self.updated_as[name] == name}
-        for name in self.order:
+        found: dict[str, list[str]] = {name: [] for name in self.order if self.planned_as.get(name) == name}
+        for name in self.planned_as:
             if self.updated_as[name] != name:
                 found[self.updated_as[name]].append(name)
         return {name: tuple(others) for name, others in found.items()}
@@ -129,11 +134,11 @@ class Graph:
 
     @cached_property
     def origins(self) -> dict[str, frozenset[str]]:
-        """Of each table, the base tables that it is made from; of a base table, itself."""
+        """Of each table, the tables that it is made from and that have no sources themselves; of such a one, itself."""
         return {
             name: frozenset({name})
-            if self.tables[name].is_base
-            else frozenset(above for above in self.ancestors[name] if self.tables[above].is_base)
+            if self.tables[name].is_origin
+            else frozenset(above for above in self.ancestors[name] if self.tables[above].is_origin)
             for name in self.order
         }
 
@@ -159,6 +164,8 @@ class Graph:
             if table.feed is not None:
                 feed = self.feeds[table.feed]
                 found[name] = feed.timed and not (feed.mode == "snapshot" and table.grain is WHOLE)
+            elif table.is_origin:
+                found[name] = bool(table.time) or table.grain is not WHOLE
             else:
                 found[name] = any(found[edge.source] and edge.waits for edge in self.into[name] if edge.source != name)
         return found
@@ -174,7 +181,7 @@ class Graph:
         an hour in its day changes all day. Such a table cannot be cut at a time, so it is read as it is."""
         return {
             name: self.has_time[name]
-            and not (table.is_base or table.exact_time)
+            and not (table.is_origin or table.exact_time)
             and not all(e.map.confined for e in self.into[name] if e.source != name and self.holds(e))
             for name, table in self.tables.items()
         }
@@ -235,7 +242,7 @@ class Graph:
     def is_rolled_up(self, name: str) -> bool:
         """Whether a table has rows of whole partitions, not of single moments."""
         table = self.tables[name]
-        return self.has_time[name] and not table.is_base and not table.exact_time
+        return self.has_time[name] and not table.is_origin and not table.exact_time
 
     @cached_property
     def folds(self) -> dict[str, bool]:

@@ -125,6 +125,10 @@ class Table:
     queue_us: int = 0
     # Why what computes it was changed the last time.
     reason: str = ""
+    # Of a table that an outside job makes: where its rows are, as its declaration says it; empty for one of ours.
+    external: str = ""
+    # How long an outside job may take for one work order.
+    order_within_us: int = DAY_US
 
     @property
     def grain(self) -> Grain:
@@ -133,6 +137,11 @@ class Table:
     @property
     def is_base(self) -> bool:
         return self.feed is not None
+
+    @property
+    def is_origin(self) -> bool:
+        """Whether it is made from no table of ours: it has a feed, or others make it from something of their own."""
+        return self.feed is not None or (bool(self.external) and not self.sources)
 
     @property
     def timetable(self) -> Timetable | None:

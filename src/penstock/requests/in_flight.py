@@ -111,7 +111,7 @@ class InFlight:
 
     def _is_published(self, table: TableState, need: Need) -> bool:
         """Whether others may contain what is to be made: a change of a source, or a request that is made in parts."""
-        if need.changed and not table.table.is_base:
+        if need.changed and not table.table.is_origin:
             return True
         known = self._state.requests
         return any(number in known and known[number].made for number in need.requests)

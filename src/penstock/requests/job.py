@@ -31,7 +31,8 @@ class Job:
 
     id: str
     table: str
-    kind: Literal["load", "derive", "upkeep"]
+    # An `order` is done by an outside job.
+    kind: Literal["load", "derive", "upkeep", "order"]
     # The snapshot at which all sources are read.
     pin: int
     files: tuple[FeedFile, ...] = ()
@@ -53,6 +54,8 @@ class Job:
     anew: Anew = ""
     # Sources that are not there, and without which it is made: what they held before does not count.
     without: tuple[str, ...] = ()
+    # Of an order: each source with its newest version at the pin, which the result must contain.
+    inputs: tuple[tuple[str, int], ...] = ()
     # Of a group: the jobs of the other tables, which are done with this one and published with it.
     beside: tuple[Job, ...] = ()
 
@@ -60,6 +63,16 @@ class Job:
     def each(self) -> tuple[Job, ...]:
         """The jobs of all tables that it makes."""
         return (self, *self.beside)
+
+    @property
+    def version(self) -> int:
+        """Which state of its inputs it is made from: the newest version among them."""
+        return max((version for _, version in self.inputs), default=self.pin)
+
+    @property
+    def makes_anew(self) -> bool:
+        """Whether it makes partitions from what its sources hold."""
+        return self.kind in ("derive", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,8 @@ class PublishedTable:
     size_bytes: int = 0
     files: int = 0
     quarantined_rows: int = 0
+    # It was made from inputs that are of no one state: no consistent read uses it.
+    mixed: bool = False
     # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.
     left: Interval | None = None
     # Of what was made again: where the rows are the same as before, so that readers need not follow. Of a table without times

@@ -87,7 +87,7 @@ class Ledger:
                         source.edge_us,
                         edge.map.source,
                         edge.map.relation,
-                        table.feed is not None or table.exact_time,
+                        table.is_origin or table.exact_time,
                         (edge.source, name) in self.graph.uncut,
                     )
                 )
@@ -175,7 +175,7 @@ class Ledger:
             self._hold(table, partitions, need)
             return
         running = table.running
-        if running is not None and table.table.overrun != "queue" and running.job.kind == "derive":
+        if running is not None and table.table.overrun != "queue" and running.job.makes_anew:
             met = partitions & partitions_of(running.job.pieces)
             if met and table.table.overrun == "skip":
                 self._hold(table, met, need)

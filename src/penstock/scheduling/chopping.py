@@ -59,5 +59,6 @@ def chops(policy: object, graph: Graph) -> Mapping[str, Cut]:
     if chop is None:
         return {}
     if isinstance(chop, Chop):
-        return chop.cuts(graph, getattr(policy, "weights", None) or graph.inherited)
-    return dict.fromkeys(graph.order, Cut(chop, chop))
+        found = chop.cuts(graph, getattr(policy, "weights", None) or graph.inherited)
+        return {name: cut for name, cut in found.items() if not graph.tables[name].external}
+    return dict.fromkeys((name for name in graph.order if not graph.tables[name].external), Cut(chop, chop))

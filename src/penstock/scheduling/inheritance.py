@@ -79,7 +79,10 @@ def _chained(graph: Graph, own: Mapping[str, float]) -> dict[str, float]:
 
 
 def _together(graph: Graph) -> dict[str, tuple[str, ...]]:
-    return {name: (name, *others) for name, others in graph.updated_with.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, first in graph.updated_as.items():
+        found[first] = (*found.get(first, ()), name)
+    return found
 
 
 def _best_begun(

@@ -102,6 +102,10 @@ class Catalogue:
         """Every file of every kept snapshot, table by table."""
         return presence.stored_files(conn, self.data_path)
 
+    def stored_files_of(self, conn: Connection, table: str) -> Iterator[presence.Stored]:
+        """The same of one table."""
+        return presence.stored_files(conn, self.data_path, ddl.table.c.table_name == table)
+
     def missing_files(self, conn: Connection, known: frozenset[int] = frozenset()) -> presence.Missing:
         """Live files that are not there; bounded, see `presence`."""
         return presence.missing(conn, self.data_path, known)

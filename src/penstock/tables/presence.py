@@ -94,7 +94,8 @@ def missing(conn: Connection, data_path: str, known: frozenset[int] = frozenset(
     for start in range(0, len(wanted), 500):
         for one in stored_files(conn, data_path, _file.c.data_file_id.in_(wanted[start : start + 500]) & live):
             checked += 1
-            if "://" not in one.path and not _is_there(one.path):
+            # What others keep elsewhere is theirs: who reads it says when it is gone.
+            if one.path.startswith(data_path) and "://" not in one.path and not _is_there(one.path):
                 found.append(one)
     return Missing(checked, tuple(found))
 

@@ -184,6 +184,7 @@ _DOING = {
     "empty": "dim",
     "pending": "yellow",
     "running": "cyan",
+    "ordered": "cyan",
     "retrying": "magenta",
     "failed": "bold red",
 }

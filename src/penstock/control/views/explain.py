@@ -176,7 +176,7 @@ def _waits(state: State, table: TableState, sources: tuple[SourceSeen, ...]) -> 
     if work is None or work.pieces:
         if state.owner is None:
             return "no process runs the project: type `penstock run`", ()
-        return ("all tracks are busy" if len(state.busy) >= state.tracks else "it is its turn next"), ()
+        return ("all tracks are busy" if len(state.on_tracks) >= state.tracks else "it is its turn next"), ()
     if work.collects_us is not None:
         return f"further changes are collected until {_second(table, work.collects_us)}, so that it is made once", ()
     if work.unsettled:
@@ -215,6 +215,11 @@ def _freshness(table: TableState, staleness_us: int | None, final: bool) -> list
 def _last(table: TableState, now_us: int) -> list[str]:
     if table.running is not None:
         since = format_duration(max(0, now_us - table.running.started_us))
+        if (job := table.running.job).kind == "order":
+            asks = ", ".join(f"{name}={version}" for name, version in job.inputs)
+            left = format_duration(max(0, table.running.started_us + table.table.order_within_us - now_us))
+            text = f"the work order {job.id} is open since {since}, because it {table.running.why}: made from {asks}, to be reported within {left}"
+            return [text]
         return [f"{table.running.job.id} runs since {since}, because it {table.running.why}"]
     if table.last is None or table.last_finished_us is None:
         return []

@@ -221,7 +221,7 @@ def hanging(state: State, model: Model, now_us: int) -> dict[int, str]:
     """Tracks that do not come back from an update: each with what it is at."""
     costs = {task.table: max(task.cost_us, model.merged_us.get(task.table, 0)) for task in model.tasks}
     found = {}
-    for track, running in state.busy.items():
+    for track, running in state.on_tracks.items():
         table = state.graph.updated_as.get(running.job.table, running.job.table)
         assumed = costs.get(table, max(costs.values(), default=0))
         lasts = now_us - running.started_us

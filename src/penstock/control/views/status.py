@@ -17,13 +17,13 @@ from penstock.model.time import SECOND_US
 from penstock.requests.tablestate import TableState
 from penstock.scheduling.recovery.guarantees import Violation
 
-Doing = Literal["idle", "pending", "running", "retrying", "failed", "empty"]
+Doing = Literal["idle", "pending", "running", "ordered", "retrying", "failed", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
     table: str
-    kind: Literal["base", "derived"]
+    kind: Literal["base", "derived", "external"]
     doing: Doing
     priority: float
     complete_us: int | None
@@ -76,7 +76,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         staleness = now_us - oldest if oldest is not None else 0
     return TableStatus(
         table=spec.name,
-        kind="base" if spec.is_base else "derived",
+        kind="base" if spec.is_base else "external" if spec.external else "derived",
         doing="failed"
         if absent is not None and table.running is None
         else _doing(table)
@@ -117,7 +117,7 @@ def _inconsistent(table: TableState) -> PartitionSet:
 
 def _doing(table: TableState) -> Doing:
     if table.running is not None:
-        return "running"
+        return "ordered" if table.running.job.kind == "order" else "running"
     if table.failed:
         return "failed"
     if table.retry_at_us is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from penstock.control.events import UpdateStarted
+from penstock.control.events import TablePublished, UpdateStarted
 from penstock.declare.warehouse import Definitions
 from penstock.engine.desk.versions import QueryError, QueryResult, Version, consistent_versions
 from penstock.model.grain import WHOLE, zone_of
@@ -35,7 +35,7 @@ class PastVersion:
     reflects: Mapping[str, int] | None
     # The version of each table that it was made from.
     inputs: Mapping[str, int]
-    # The files that it loaded, and those whose rows it took out.
+    # The files that it loaded, or that others handed over for it, and those whose rows it took out.
     files: tuple[str, ...]
     withdrawn: tuple[str, ...]
     # Which partitions it changed; empty for a table without.
@@ -115,8 +115,8 @@ class History:
         job = started[0] if started is not None else None
         sources = [edge.source for edge in self.warehouse.graph.into.get(table, ()) if edge.source != table]
         pin = job.pin if job is not None else note.get("pin")
-        inputs = {}
-        if pin is not None:
+        inputs: dict[str, int] = dict(note.get("inputs", ()))
+        if pin is not None and not inputs:
             for source in sources:
                 known = self.store.versions(conn, source, pin, limit=1, every=True)
                 if known:
@@ -128,7 +128,7 @@ class History:
             row.complete_us,
             self.store.reflects_of(row) if row.reflects is not None else None,
             inputs,
-            tuple(file.uri for file in job.files) if job is not None else (),
+            tuple(note.get("files", ())) or (tuple(file.uri for file in job.files) if job is not None else ()),
             job.withdrawn if job is not None else (),
             tuple((low, high) for low, high in note.get("partitions", ())),
             row.job,
@@ -342,8 +342,12 @@ class _Started:
     def find(self, job: str) -> tuple[Job, str] | None:
         while job not in self.known:
             wanted = max(64, 2 * self.read)
-            events = self.store.events_of(self.conn, self.leader, ["update-started"], wanted)
+            events = self.store.events_of(self.conn, self.leader, ["update-started", "table-published"], wanted)
             for _, event in events[self.read :]:
+                if isinstance(event, TablePublished):
+                    own = Job(event.job, event.table, "order", event.publication.snapshot)
+                    self.known.setdefault(event.job, (own, event.why))
+                    continue
                 assert isinstance(event, UpdateStarted)
                 for one in event.job.each:
                     if one.table == self.table:

@@ -5,7 +5,6 @@ changed, the event, the versions, the state of the loaded files. Before it nothi
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from sqlalchemy import Connection
 from penstock.control.events import Event, FaultMet, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
 from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import UNREAD
+from penstock.engine.durable import to_disk
 from penstock.engine.faults import NotAvailable, WorldFault, check_storage, fault_of
 from penstock.engine.updates.cleanup import job_folder
 from penstock.engine.updates.cut_off import Rewrite, compare, read_by_file, with_digests
@@ -242,10 +242,10 @@ class Executor:
             for file in made.files:
                 path = self.catalogue.locate(made.table, file)
                 if "://" not in path:
-                    _sync(path)
+                    to_disk(path)
                     folders.add(str(Path(path).parent))
         for folder in folders:
-            _sync(folder)
+            to_disk(folder)
 
     def _publish(
         self, job: Job, computed: Sequence[Computed], differing: Mapping[str, PartitionSet], seconds: float
@@ -459,14 +459,6 @@ def _is_there(path: Path, file: FeedFile) -> bool:
             return path.stat().st_size == file.size_bytes
     except OSError:
         return False
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def explain_error(error: BaseException) -> str:

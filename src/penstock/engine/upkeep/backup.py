@@ -26,6 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from penstock.declare.config import FILE_NAME
 from penstock.declare.project import Declarations
+from penstock.engine.durable import to_disk
 from penstock.engine.upkeep.identity import read_claim
 from penstock.engine.upkeep.verify import Progress, held, silent
 from penstock.errors import PenstockError
@@ -219,11 +220,7 @@ def write_whole(path: Path, content: str) -> None:
 
 def _sync_folders(root: Path, paths: dict[str, Stored]) -> None:
     for folder in {(root / path).parent for path in paths}:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        to_disk(folder)
 
 
 # Databases

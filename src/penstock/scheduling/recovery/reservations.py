@@ -101,7 +101,9 @@ def model_of(
                 for each in graph.grouped_with(name)
                 for source in graph.into[each]
                 # One that holds nobody back may be as old as it likes.
-                if source.source != each and graph.holds(source)
+                if source.source != each
+                and graph.holds(source)
+                and graph.updated_as[source.source] in graph.updated_with
             )
         )
         for name in graph.updated_with

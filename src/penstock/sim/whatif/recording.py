@@ -228,14 +228,14 @@ def record(log: Iterable[tuple[int, Event]]) -> Recording:
         elif isinstance(event, FileQuarantined):
             bad.add((event.file.uri, event.file.checksum))
         elif isinstance(event, UpdateStarted):
-            beside[event.job.id] = len(state.busy) + 1
+            beside[event.job.id] = len(state.on_tracks) + 1
         elif isinstance(event, UpdateFailed):
             failures += 1
         elif isinstance(event, UpdateFinished) and running is not None:
             job = running.job
             busy_s += event.seconds
             clock_s += (event.at_us - running.started_us) / SECOND_US
-            together = (beside.pop(job.id, 1) + len(state.busy)) / 2
+            together = (beside.pop(job.id, 1) + len(state.on_tracks)) / 2
             if job.kind == "upkeep":
                 upkeep.append(event.seconds)
             else:

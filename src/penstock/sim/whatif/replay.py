@@ -113,7 +113,7 @@ class Replay(Driver):
             luck = self.recording.luck.get(self.like.get(known, known), (1.0,))
             seconds = self.costs[known].expected_s(sum(each.amount for each in job.each))
             seconds *= self._draw[known].choice(luck)
-        seconds *= self.crowding.factor(len(self.controller.state.busy))
+        seconds *= self.crowding.factor(len(self.controller.state.on_tracks))
         seconds *= self.changes.slowness(now_us - self.recording.start_us)
         took_us = max(1, round(seconds * self.recording.pace * SECOND_US))
         self.busy.add(now_us + took_us, took_us)
