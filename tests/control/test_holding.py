@@ -114,6 +114,19 @@ def test_patience_ends() -> None:
     assert {start.job.table for start in world.decide()} == {"b", "both"}
 
 
+@pytest.mark.parametrize(("costs", "waits"), [(0.0, True), (60.0, True), (1e5, False)])
+@pytest.mark.parametrize("late", ["both", "last"])
+def test_what_lateness_costs_is_weighed(late: str, costs: float, waits: bool) -> None:
+    """Two updates of a second each are saved. What is on its way takes some seconds: at 60 s of updates an hour that costs less, at
+    100,000 more, whichever of the two tables must not be late."""
+    world, first = settled(patience_us=10 * MINUTE_US)
+    tables = [replace(t, late_cost=costs) if t.name == late else t for t in world.graph.tables.values()]
+    world.declare(list(world.feeds.values()), tables, tracks=4)
+    each_takes_a_second(world)
+    late_changes(world, first)
+    assert ("both" not in {start.job.table for start in world.decide()}) == waits
+
+
 def test_no_hold_that_would_put_a_target_at_risk() -> None:
     """`both` and `last` take 2 s and a little, b and b2 before them as much: with 5 minutes for a change all is well; with
     3 s `last` would be too late."""

@@ -8,7 +8,7 @@ from .conftest import Check
 
 GRAINS = "expected minutes such as 5m, hour, day, week, month, quarter, year or none"
 FEED_KEYS = "path, format, columns, time, zone, period, lateness, jitter, punctuation, mode, order, reasons, options, rules, settle, max_ahead, partition, priority, freshness, guarantee, cost, restated, queue, keep_versions, keep_days"
-TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, waits, columns, code_version, reason, keep_versions, keep_days, chop, guarantee, cost, group, patience, restated, queue, kind, reads, data, command, webhook, order_within"
+TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, waits, columns, code_version, reason, keep_versions, keep_days, chop, guarantee, cost, group, patience, late_cost, restated, queue, kind, reads, data, command, webhook, order_within"
 
 
 def test_a_project_as_it_should_be(check: Check) -> None:
@@ -22,7 +22,7 @@ def test_a_project_as_it_should_be(check: Check) -> None:
         ("[run]\ntracks = 0", "penstock.toml:15: `run.tracks` is 0; expected at least 1"),
         ("[run]\ntracks = 5000", "penstock.toml:15: `run.tracks` is 5000; expected at most 1000"),
         ("[run]\ntracks = 1.5", "penstock.toml:15: `run.tracks` is 1.5; expected a whole number"),
-        ("[run]\n\ntrack = 3", "penstock.toml:16: unknown key `run.track`; did you mean `tracks`? (known: tracks, patience, policy, driver_bytes)"),
+        ("[run]\n\ntrack = 3", "penstock.toml:16: unknown key `run.track`; did you mean `tracks`? (known: tracks, patience, late_cost, policy, grace, driver_bytes)"),
         ("[storage]\nkeep_days = -1", "penstock.toml:15: `storage.keep_days` is -1; expected more than 0"),
         ("[storage]\nkeep_versions = true", "penstock.toml:15: `storage.keep_versions` is true; expected a whole number"),
         ("[storage]\npath = 's3://bucket/x'", "penstock.toml:15: `storage.path`: 's3://bucket/x': s3:// cannot be used; expected a folder of this machine"),

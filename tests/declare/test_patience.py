@@ -14,6 +14,7 @@ PROJECT = {
         name = "small"
         [run]
         patience = "10m"
+        late_cost = 30.0
         [feeds.rows]
         path = "landing/*.csv"
         format = "csv"
@@ -22,7 +23,8 @@ PROJECT = {
         """,
     "landing/a.csv": "n\n1\n",
     "tables/all_rows.sql": "SELECT count(*) AS n FROM rows",
-    "tables/at_once.sql": "-- patience = '0s'\nSELECT max(n) AS n FROM rows",
+    "tables/urgent.sql": "-- priority = 2.0\nSELECT min(n) AS n FROM rows",
+    "tables/at_once.sql": "-- patience = '0s'\n-- late_cost = 7.0\nSELECT max(n) AS n FROM rows",
 }
 
 
@@ -32,5 +34,7 @@ def test_a_table_says_it_or_the_project_does(project: Callable[[dict[str, str]],
     tables = {name: definition.table for name, definition in warehouse.definitions.items()}
     assert tables["all_rows"].patience_us == 10 * MINUTE_US
     assert tables["at_once"].patience_us == 0
+    costs = {name: table.late_cost for name, table in tables.items()}
+    assert costs == {"rows": 30.0, "all_rows": 30.0, "urgent": 60.0, "at_once": 7.0}
     assert str(tables["rows"].timetable) == "Mondays and Thursdays 02:00"
-    assert warehouse.graph.restated == {"all_rows": {"rows"}, "at_once": {"rows"}}
+    assert warehouse.graph.restated == {"all_rows": {"rows"}, "urgent": {"rows"}, "at_once": {"rows"}}

@@ -159,6 +159,8 @@ class TableConfig(Strict):
     group: Name | None = None
     # How long late work may wait for a newer change; None for what the project says.
     patience: Duration | None = None
+    # What an hour costs by which late work of it comes later, in seconds of updates; None for what the project says.
+    late_cost: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     # When its old partitions are stated anew: what is made from it may wait for that.
     restated: Restated | None = None
     # How long reasons to update it are collected after the first of them.
@@ -202,6 +204,8 @@ class RunConfig(Strict):
     tracks: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
     # How long late work of any table may wait for a newer change.
     patience: Duration | None = None
+    # What an hour of lateness costs a table of priority 1, in seconds of updates; others in proportion.
+    late_cost: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = 0.0
     policy: Policy = DEFAULT
     # How long running updates may go on when the process is asked to stop.
     grace: Duration = 30_000_000

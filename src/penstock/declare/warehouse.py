@@ -71,6 +71,7 @@ class _Checker:
         self.declarations = declarations
         self.zone = declarations.config.zone
         self.patience_us = declarations.config.run.patience
+        self.late_cost = declarations.config.run.late_cost
         self.problems: list[Problem] = list(declarations.problems)
         self.feeds: dict[str, FeedDeclaration] = {}
         self.tables: dict[str, TableDeclaration] = {}
@@ -338,6 +339,7 @@ class _Checker:
             guarantee=config.guarantee,
             cost_us=config.cost,
             patience_us=self.patience_us if config.patience is None else config.patience,
+            late_cost=self.late_cost * config.priority if config.late_cost is None else config.late_cost,
             restated=config.restated or "",
             queue_us=config.queue or 0,
             reason=config.reason or "",

@@ -118,6 +118,8 @@ class Table:
     # How long late work of it may wait for a newer change, so that one update brings both; None: not at all for one that
     # is on its way, and a while for one that is known to come (`restated`).
     patience_us: int | None = None
+    # What an hour costs by which late work of it comes later, in seconds of updates.
+    late_cost: float = 0.0
     # When its old partitions are stated anew, as a timetable; empty if nobody knows.
     restated: str = ""
     # How long reasons to update are collected after the first of them: files and requests of a base table, late changes

@@ -7,8 +7,8 @@ and everything made from it is updated once instead of twice (Xu, Gao, Davidson 
 * for one that is known to come, because a table above is restated at known times (`restated = "Mon 02:00"`): if that is
   near, until it has come through, or has not come in its time.
 
-Never past the deadline of a request, nor so long that a freshness target of a table below is put at risk. The decision is
-the exact one of `closure` over the tables below, and of the time that a target leaves a table takes its share
+Never past the deadline of a request, nor so long that a freshness target of a table below is put at risk. What it costs that tables are
+late can be said (`late_cost`). The decision is the exact one of `closure` over the tables below, and of the time that a target leaves a table takes its share
 only (`budget`). New rows at the edge never wait, nor does what a query waits for.
 
 What is decided here depends on the events alone, and on the clock only in that a hold ends: so a replay decides the same.
@@ -28,7 +28,7 @@ from penstock.model.time import END_US, HOUR_US, SECOND_US
 from penstock.requests.budget import Below, below, run_time, share_us
 from penstock.requests.closure import Duration, decide, longest
 from penstock.requests.in_flight import InFlight
-from penstock.requests.needs import Piece
+from penstock.requests.needs import Need, Piece
 from penstock.requests.tablestate import TableState
 from penstock.requests.view import RequestView
 
@@ -99,7 +99,7 @@ def defer(
         ]
         expected = [each for each in coming if not each.come]
         for part, since_us, takes in _reasons(where, newer, on_its_way, expected):
-            updates_saved = _saves(state, name, chain, piece.need.at_us, since_us, takes, until)
+            updates_saved = _saves(state, name, chain, piece.need, since_us, takes, until)
             if updates_saved:
                 found |= part
                 until_us, updates = min(until_us, until), max(updates, updates_saved)
@@ -122,21 +122,25 @@ def _reasons(
 
 
 def _saves(
-    state: RequestView, name: str, chain: Below, at_us: int, since_us: int, takes: Duration, until_us: int
+    state: RequestView, name: str, chain: Below, need: Need, since_us: int, takes: Duration, until_us: int
 ) -> int:
-    """How many updates are saved if work whose oldest change is of `at_us` waits for another change; 0 if it should not."""
+    """How many updates are saved if work waits for another change; 0 if it should not. All of them are late by as much as that
+    takes from when the table was told of the first."""
     if since_us + int(takes.mean_s * SECOND_US) > until_us:
         return 0
     at_risk = {
         other
         for other, then in chain.takes.items()
-        if (target := state.graph.tables[other].target_us) is not None and since_us + _us(takes + then) > at_us + target
+        if (target := state.graph.tables[other].target_us) is not None
+        and since_us + _us(takes + then) > need.at_us + target
     }
+    late_h = max(0.0, (since_us - need.known_us) / SECOND_US + takes.mean_s) * SECOND_US / HOUR_US
+    tables = state.graph.tables
     choice = decide(
         name,
         chain.readers.__getitem__,
         lambda one: run_time(state, one).mean_s,
-        lambda one: inf if one in at_risk else 0.0,
+        lambda one: inf if one in at_risk else tables[one].late_cost * late_h,
     )
     return choice.updates if choice.waits else 0
 
