@@ -187,6 +187,8 @@ class Declaration:
         state = TableState(table, anew=anew)
         if before.exists and not table.is_base:
             self.ledger.former.add(table.name)
+        elif not before.exists:
+            state.emptied = before.emptied
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         if table.is_base and before.table.feed == table.feed:
             state.files, state.order, state.arrived = before.files, before.order, before.arrived

@@ -27,8 +27,18 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
     identity = f"job-{number:06d}"
     if ready.upkeep:
         emptied = not spec.is_base and to_be_emptied(state, table, ready_work(state, table))
-        anew = table.anew if emptied else ""
-        return Job(identity, spec.name, "upkeep", state.snapshot, expected_s=ready.expected_s, anew=anew)
+        if not emptied:
+            return Job(identity, spec.name, "upkeep", state.snapshot, expected_s=ready.expected_s)
+        reflects = tuple((base, state.tables[base].snapshot) for base in sorted(state.graph.origins[spec.name]))
+        return Job(
+            identity,
+            spec.name,
+            "upkeep",
+            state.snapshot,
+            expected_s=ready.expected_s,
+            anew=table.anew,
+            reflects=reflects,
+        )
     if take is not None and spec.group is None:
         ready = ready_job(state, table, take=take) or ready
     if spec.is_base:

@@ -151,6 +151,9 @@ class Runs:
             if job.anew:  # it was emptied; what it is made of first is still the first of its declaration
                 state.anew = job.anew
                 self.ledger.former.difference_update(self.ledger.graph.made_with(job.table))
+                for name in self.ledger.graph.made_with(job.table):
+                    empty = self.ledger.tables[name]
+                    empty.emptied, empty.reflects = self.ledger.snapshot, dict(job.reflects or ())
             state.merged_snapshot = max((p.snapshot for p in event.publications), default=state.merged_snapshot)
             return
         if job.anew:

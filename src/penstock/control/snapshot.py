@@ -55,6 +55,7 @@ _PLAIN = (
     "small_files",
     "merged_snapshot",
     "anew",
+    "emptied",
 )
 _NAMES = ("propagate", "optional", "required")
 # The numbers of each part, and of the state itself.

@@ -89,6 +89,8 @@ class TableState:
     withdrawn: set[str] = field(default_factory=set)
     # It is declared anew: nothing that it holds is as its declaration says until a job has made it so.
     anew: Anew = ""
+    # The publication by which it lost its rows because nothing was left to make it from; it can be read, and has none.
+    emptied: int = 0
     loading: int | None = None  # the earliest arrival in the running job
     promises: deque[tuple[int, int]] = field(default_factory=deque)
     promised_us: int | None = None  # the latest that became true
@@ -119,7 +121,7 @@ class TableState:
 
     def start_over(self) -> None:
         """Nothing of what it holds counts any more; what is known of its updates stays."""
-        kept = {"table", "cost", "counts", "staleness", "restated"}
+        kept = {"table", "cost", "counts", "staleness", "restated"} | (set() if self.exists else {"emptied"})
         fresh = TableState(self.table, anew="rows")
         for each in fields(self):
             if each.name not in kept:
@@ -138,6 +140,10 @@ class TableState:
     @property
     def exists(self) -> bool:
         return self.snapshot > 0
+
+    @property
+    def readable(self) -> bool:
+        return self.exists or self.emptied > 0
 
 
 def lag_us(graph: Graph, table: TableState) -> int:

@@ -17,7 +17,6 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
-from penstock.control.query_inputs import Touched
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.declare.warehouse import Definitions
@@ -27,7 +26,7 @@ from penstock.engine.desk.assessment import KeptAnswers, KnownState, Weighing, g
 from penstock.engine.desk.feedback import Refreshing, Steered, Tallies
 from penstock.engine.desk.lanes import Lanes, Run
 from penstock.engine.desk.query_text import Texts
-from penstock.engine.desk.reads import EVERY_S, Reading, Telling, readings
+from penstock.engine.desk.reads import EVERY_S, Reading, Telling, check_readable, readings
 from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
 from penstock.engine.updates.provenance import waiting_rows
@@ -129,7 +128,7 @@ class Front:
         read, shape, steady = self._texts.understood(sql)
         now_us = self.clock.now_us()
         own = self._texts.touched(read, now_us)
-        self._check_exists(own)
+        check_readable(self._known.now(), own)
         contract = contract or self.profiles[profile].contract
         longest = min(contract.within_us or self.settings.longest_us, self.settings.longest_us)
         most = self.settings.most_rows if as_files else self.settings.inline_rows
@@ -160,15 +159,6 @@ class Front:
             self._inbox.append(asked)
             self._changed.notify_all()
         return asked
-
-    def _check_exists(self, names: Touched) -> None:
-        state = self._known.now()
-        for name in names:
-            table = state.tables.get(name)
-            if table is None or not table.exists:
-                raise QueryError(
-                    f"table `{name}` has nothing to read yet; `penstock explain {name}` says what it waits for"
-                )
 
     def find(self, identity: str) -> QueryTicket | None:
         return self._register.find(identity)

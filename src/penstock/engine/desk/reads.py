@@ -67,7 +67,7 @@ class Reading:
 
 def newest(state: State, touched: Touched, now_us: int) -> Reading | None:
     """The newest snapshot, if it is a consistent state as far as the query sees; from the state alone."""
-    _check_exists(state, touched)
+    check_readable(state, touched)
     if not is_settled(state, touched):
         return None
     versions = tuple(_newest_version(state, name, True) for name in touched)
@@ -100,10 +100,10 @@ def _abreast(state: State, tables: Iterable[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _check_exists(state: State, tables: Iterable[str]) -> None:
+def check_readable(state: State, tables: Iterable[str]) -> None:
     for name in tables:
         table = state.tables.get(name)
-        if table is None or not table.exists:
+        if table is None or not table.readable:
             raise QueryError(
                 f"table `{name}` has nothing to read yet; `penstock explain {name}` says what it waits for"
             )
@@ -116,7 +116,7 @@ def _newest_version(state: State, name: str, settled: bool) -> Version:
         {base: state.tables[base].snapshot for base in bases} if settled or table.table.is_base else table.reflects
     )
     at_us = table.last_finished_us or 0
-    return Version(name, table.snapshot, table.edge_us, at_us, state.snapshot, settled, reflects)
+    return Version(name, table.snapshot or table.emptied, table.edge_us, at_us, state.snapshot, settled, reflects)
 
 
 def _measured(

@@ -278,7 +278,7 @@ class Executor:
             if job.kind == "upkeep":
                 publications = (PublishedTable(job.table, snapshot, append=True),)
                 for name in self.warehouse.graph.made_with(job.table) if job.anew else ():
-                    self.store.put_version(conn, name, snapshot, at_us, None, {}, job.id)
+                    self.store.put_version(conn, name, snapshot, at_us, None, dict(job.reflects or ()), job.id)
             else:
                 for each, one in parts:
                     publications += self._recorded(conn, each, one, differing, snapshot, at_us)
