@@ -93,6 +93,8 @@ class _Case:
             self._dimensions()
         self._group()
         self.archived = False
+        # Feeds of which no file may go any more.
+        self.needed: set[str] = set()
         self.removed: dict[str, dict[str, Any]] = {}
         self.delivered: dict[str, list[str]] = {feed: [] for feed in self.project["feeds"]}
         begin = {"seed": seed, "project": self._copy(), "steps": []}
@@ -510,6 +512,7 @@ class _Case:
     def _happening(self) -> dict[str, Any] | None:
         rng = self.rng
         kinds = ["late"] * 3 + ["rewrite"] * 3 + ["again", "backfill", "backfill", "delete", "empty", "vanish"]
+        kinds += ["withdraw", "withdraw", "give back"]
         kinds += ["kill"] * 2 if self.plain else []
         kinds += ["change"] * 5
         kind = rng.choice(kinds)
@@ -530,6 +533,15 @@ class _Case:
         file = rng.choice(files)
         if kind == "again":
             return {"do": "again", "feed": feed, "file": file}
+        if kind in ("withdraw", "give back"):
+            # What an older snapshot says counts again when a newer one is withdrawn: so none of them may be gone.
+            if declared["mode"] == "snapshot":
+                if self.archived:
+                    return None
+                self.needed.add(feed)
+            return {"do": kind, "feed": feed, "file": file}
+        if kind in ("delete", "vanish") and feed in self.needed:
+            return None
         if kind == "delete":
             self.archived = True
             return {"do": "delete", "feed": feed, "file": file}
@@ -621,7 +633,7 @@ class _Case:
         if not self.plain and not self.archived:
             rule = rng.choice(["v IS NULL OR v < 95", "k IS NULL OR k <> 'd'", "v IS NULL OR v >= 5"])
             options += [("rules", [rule]), ("rules", None)]
-        if not self.archived and rng.random() < 0.1:
+        if not self.archived and name not in self.needed and rng.random() < 0.1:
             return {"do": "feed mode", "name": name, "value": "append" if feed["mode"] == "snapshot" else "snapshot"}
         key, value = rng.choice(options)
         return {"do": "feed setting", "name": name, "key": key, "value": value}

@@ -17,6 +17,7 @@ from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
 from penstock.engine.commands.requests import Requesting
+from penstock.engine.commands.withdraw import give_back, withdraw
 from penstock.engine.declarations import restored_state
 from penstock.engine.runtime import Pace
 from penstock.errors import PenstockError
@@ -26,6 +27,8 @@ from tests.engine import duckspark
 from tests.engine.crashing import Crash, InlineRuntime, Points, Ticking, WatchedStore, without_spark
 
 Backfills = Sequence[tuple[str, str | None]]
+# ("withdraw" or "give back", the file)
+Takings = Sequence[tuple[str, str]]
 
 
 LONGEST_S = 300
@@ -50,7 +53,9 @@ class Engine(Protocol):
     # Whether only plain things may be declared.
     plain: bool
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran: ...
+    def run(
+        self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int | None, ask: bool = False
+    ) -> Ran: ...
 
 
 class OnSpark:
@@ -59,8 +64,10 @@ class OnSpark:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran:
+    def run(self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int | None, ask: bool = False) -> Ran:
         with Warehouse(folder, spark=self.spark) as warehouse:
+            for what, file in takings:
+                (warehouse.withdraw if what == "withdraw" else warehouse.give_back)(file)
             for table, span in backfills:
                 try:
                     warehouse.backfill(table, span)
@@ -97,13 +104,13 @@ class OnDuck:
         without_spark(monkeypatch)
         self.clock = Ticking()
 
-    def run(self, folder: Path, backfills: Backfills, kill_at: int | None, ask: bool = False) -> Ran:
+    def run(self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int | None, ask: bool = False) -> Ran:
         if kill_at is not None:
-            self._killed(folder, backfills, kill_at)
+            self._killed(folder, backfills, takings, kill_at)
             backfills = ()
-        return Ran(self._run(folder, backfills, Points()))
+        return Ran(self._run(folder, backfills, takings, Points()))
 
-    def _killed(self, folder: Path, backfills: Backfills, kill_at: int) -> None:
+    def _killed(self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int) -> None:
         """The disk as it is at that point is all that is left."""
         image = folder.with_name(f"{folder.name}-killed")
         point = Points()
@@ -115,12 +122,12 @@ class OnDuck:
 
         with point.watched(watch):
             try:
-                self._run(folder, backfills, point)
+                self._run(folder, backfills, takings, point)
             except Crash:
                 shutil.rmtree(folder)
                 image.rename(folder)
 
-    def _run(self, folder: Path, backfills: Backfills, point: Points) -> list[TableStatus]:
+    def _run(self, folder: Path, backfills: Backfills, takings: Takings, point: Points) -> list[TableStatus]:
         declared = load_warehouse(read_project(folder))
         store = WatchedStore(declared.declarations.store_url, point)
         runtime = None
@@ -129,6 +136,12 @@ class OnDuck:
             catalogue = Catalogue(declared.declarations.data_path)
             with store.write() as conn:
                 catalogue.create(conn, self.clock.now_us())
+            for what, file in takings:
+                state, now_us = restored_state(store), self.clock.now_us()
+                if what == "withdraw":
+                    withdraw(declared, store, state, [file], "", now_us)
+                else:
+                    give_back(declared, store, state, [file], now_us)
             self._ask(declared, store, catalogue, backfills)
             session = duckspark.Session(point)
             runtime = InlineRuntime(declared, store, catalogue, lambda: session, self.clock, Pace(0.0, 0.0))  # type: ignore[arg-type,return-value]

@@ -67,6 +67,9 @@ class World:
         self.number = self.loaded_up_to = 0
         self.mtime = FIRST_MTIME
         self.backfills: list[tuple[str, str | None]] = []
+        # What is taken back or given back at the next step, and the contents that were taken back.
+        self.takings: list[tuple[str, str]] = []
+        self.withdrawn: dict[tuple[str, str], bytes] = {}
         self.kill_at: int | None = None
         self.ask = False
 
@@ -98,12 +101,30 @@ class World:
             self.landing.pop((action["feed"], action["file"]), None)
         elif what == "backfill":
             self.backfills.append((action["table"], action["span"]))
+        elif what in ("withdraw", "give back"):
+            self._take_back(what, (action["feed"], action["file"]))
         elif what == "ask":
             self.ask = True
         elif what == "kill":
             self.kill_at = action["at"]
         else:
             declare(self.project, action)
+
+    def _take_back(self, what: str, place: tuple[str, str]) -> None:
+        """What is known of a file is what the last step saw of it."""
+        feed, file = place
+        path = f"landing/{feed}/{file}"
+        known = [of for of in self.files.loaded.values() if file in of and of[file].feed == feed]
+        if what == "withdraw" and known:
+            self.withdrawn[place] = known[0][file].data
+            for of in known:
+                del of[file]
+            self.takings.append((what, path))
+        elif what == "give back" and place in self.withdrawn and place in self.landing:
+            del self.withdrawn[place]
+            self.number += 1
+            self.landing[place] = (self.number, *self.landing[place][1:])
+            self.takings.append((what, path))
 
     def _tick(self) -> float:
         self.mtime += 1.0
@@ -138,7 +159,7 @@ class World:
             if feed is None:
                 continue
             for (of, file), (number, rows, data) in sorted(self.landing.items(), key=lambda one: one[1][0]):
-                if of == feed:
+                if of == feed and self.withdrawn.get((of, file)) != data:
                     self.files.came(name, feed, file, number, rows, data)
 
 
@@ -203,14 +224,18 @@ def _step(world: World, project: Project, engine: Engine, number: int, oracle: O
     asked = [(table, span) for table, span in world.backfills if table in tables]
     kill_at, world.kill_at = world.kill_at, None
     ask, world.ask = world.ask, False
+    takings = [*world.takings]
     world.backfills.clear()
+    world.takings.clear()
+    if takings:
+        kill_at = None  # who is killed would not know which content was meant
     try:
         try:
-            ran = engine.run(world.folder, asked, kill_at, ask)
+            ran = engine.run(world.folder, asked, takings, kill_at, ask)
         except RefusedBackfill as error:
             if not _sensible_refusal(str(error)):
                 return [Finding("backfill refused", number, "-", str(error))]
-            ran = engine.run(world.folder, (), None, ask)
+            ran = engine.run(world.folder, (), takings, None, ask)
     except ProjectError as error:
         return [Finding("check ok, start refused", number, "-", str(error))]
     except PenstockError as error:
