@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.engine.commands.withdraw import withdraw
 from penstock.engine.declarations import restored_state
 from penstock.engine.updates.cleanup import remove_if_empty
 from penstock.engine.upkeep import restore as restoring
@@ -311,11 +312,35 @@ def test_an_older_database_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
 
 
 @on_sqlite
+def test_each_partition_is_mended_by_itself(site: Site) -> None:
+    """One delivered file is gone as well: the partitions that it has no rows of are made again, and without it the others."""
+    for path in (site.folder / "warehouse" / "main" / "alerts").rglob("*.parquet"):
+        path.unlink()
+    (site.folder / "landing" / "alerts" / "a1.json").unlink()
+    found = verified(site, repair=True)
+    assert len(found.repairs) == 1 and found.repairs[0].startswith("alerts: the partitions of 1 files")
+    assert len(found.lost) == 1 and "of 2 partitions (the first: 2024-03-01 22:00" in found.lost[0]
+    assert "penstock withdraw landing/alerts/a1.json" in found.lost[0]
+    with pytest.raises(FilesMissing):
+        start(site)
+    with opened(site) as (store, _):
+        withdraw(site.warehouse, store, restored_state(store), ["landing/alerts/a1.json"], "", site.clock.now_us())
+    found = verified(site, repair=True)
+    assert found.repairs and not found.lost
+    site.work([])
+    left = verified(site, repair=True)
+    assert not any(problem.live for problem in left.problems) and "given up" in left.repairs[0]
+    found = verified(site)
+    assert found.ok and {table.table: table.rows for table in found.tables}["alerts"] == 2
+
+
+@on_sqlite
 def test_what_cannot_be_made_again_is_said(site: Site) -> None:
     for path in (site.folder / "warehouse" / "main" / "alerts").rglob("*.parquet"):
         path.unlink()
     shutil.rmtree(site.folder / "landing" / "alerts")
     found = verified(site, repair=True)
-    assert found.repairs == () and "landing/alerts/a" in found.lost[0] and "backup" in found.lost[0]
+    assert found.repairs == () and len(found.lost) == 2
+    assert "landing/alerts/a" in found.lost[0] and "backup" in found.lost[0]
     with pytest.raises(FilesMissing):
         start(site)

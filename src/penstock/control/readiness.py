@@ -194,6 +194,8 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     least = max((n for n, uri in enumerate(table.files, 1) if uri in table.again), default=0) if table.again else 0
     files = tuple(islice(table.files.values(), None if take is None else max(take, least)))
     if state.graph.feeds[table.table.feed].mode == "snapshot":
+        if table.withdrawn:
+            return ()  # first what was said before counts again: then it is seen which of them is the newest
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
         return files[:1] if table.table.grain is not WHOLE else files
     cut = state.chops.get(table.table.name)

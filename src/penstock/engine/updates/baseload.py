@@ -286,7 +286,7 @@ class BaseLoad:
 
     def _fall_back(self, partitions: PartitionSet, without: set[str]) -> None:
         """A statement of partitions is gone: what the newest other file says of them counts again."""
-        every = [file for file in self._holding(partitions, without) if file.uri not in without]
+        every = self._holding(partitions, without)
         if every:
             self._newest_of_each(every, partitions, f"{self.folder}-before")
 
@@ -303,7 +303,7 @@ class BaseLoad:
         with self.store.read() as conn:
             held = [row for low, high in partitions for row in self.store.held_within(conn, self.job.table, low, high)]
         # Of a file whose newest content could not be loaded, the rows of the one before stay.
-        names = new | {file.uri for file in there}
+        names = new | {file.uri for file in there} | set(self.job.withdrawn)
         kept = {row.file_id for row in held if row.uri not in names} | {file.id for file in gone}
         loaded = None
         if there or files:
@@ -518,7 +518,9 @@ class BaseLoad:
     # Files and rows
 
     def _holding(self, partitions: PartitionSet, without: Iterable[str] = ()) -> list[FeedFile]:
-        """The files of which the table has, or had, rows in some partitions; where each states all, the last one."""
+        """The files of which the table has, or had, rows in some partitions; where each states all, the last one. What is
+        withdrawn does not count."""
+        without = {*without, *self.job.withdrawn}
         with self.store.read() as conn:
             if self.snapshot_mode and self.definition.table.grain is WHOLE:
                 rows = self.store.last_loaded(conn, self.job.table, without)
@@ -526,7 +528,7 @@ class BaseLoad:
                 rows = [
                     r for low, high in partitions for r in self.store.loaded_within(conn, self.job.table, low, high)
                 ]
-        return list({row.uri: feed_file(row) for row in rows}.values())
+        return list({row.uri: feed_file(row) for row in rows if row.uri not in without}.values())
 
     def _stored(self, table: str, partitions: PartitionSet | None) -> tuple[list[DataFile], Schema]:
         within = partitions.intervals if partitions is not None else None

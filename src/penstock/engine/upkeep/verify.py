@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from penstock.declare.warehouse import Definitions
 from penstock.engine.updates.cleanup import job_folder
 from penstock.engine.upkeep.retention import missed, note_missed
 from penstock.errors import PenstockError
-from penstock.model.grain import WHOLE
+from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet
-from penstock.model.time import HOUR_US
+from penstock.model.time import HOUR_US, format_instant
 from penstock.store.store import Store
 from penstock.tables import Catalogue, presence
 from penstock.tables.presence import Stored
@@ -226,9 +226,15 @@ class Verifier:
             before = self.catalogue.still_live(conn, missed(self.store, conn))
             for table, group in groupby(bad, lambda problem: problem.table):
                 problems = list(group)
-                why = self._why_not(conn, state, table, problems)
+                why = self._why_not(state, table)
                 if why is not None:
                     lost.append(f"{table}: {len(problems)} files cannot be made again: {why}")
+                    continue
+                # Each partition by itself: what one of them lacks is nothing to the others.
+                gone = self._delivered_gone(conn, state, table, problems)
+                lost += self._told(table, gone, problems)
+                problems = [problem for problem in problems if problem.partition_us not in gone]
+                if not problems:
                     continue
                 known |= {problem.id for problem in problems}
                 events.append(BackfillRequested(self.now_us(), table, self._ranges(table, problems), REASON))
@@ -260,20 +266,47 @@ class Verifier:
             return EVERYTHING.intervals
         return PartitionSet.of(*((start, grain.shift(start, 1)) for start in starts if start is not None)).intervals
 
-    def _why_not(self, conn: Connection, state: State, table: str, problems: Sequence[FileProblem]) -> str | None:
-        """What stands against making partitions again."""
+    def _why_not(self, state: State, table: str) -> str | None:
+        """What stands against making anything of a table again."""
         if table not in self.warehouse.definitions or table not in state.tables:
             return "no table of that name is declared; put them back from a backup"
         if not state.tables[table].exists:
             return "the table has not been made yet"
-        if self.warehouse.definitions[table].table.feed is None:
-            return None
-        folder = self.warehouse.declarations.folder
-        for low, high in self._ranges(table, problems):
-            for row in self.store.loaded_within(conn, table, low, high):
-                if not (folder / row.uri).exists():
-                    return f"the delivered file {row.uri} is gone, too; put it or the data files back from a backup"
         return None
+
+    def _delivered_gone(
+        self, conn: Connection, state: State, table: str, problems: Sequence[FileProblem]
+    ) -> dict[int | None, str]:
+        """The partitions of a base table that need a delivered file which is gone, too, each with such a file. Which rows were
+        in a lost file nobody can tell, so every file that has rows of its partition is needed; but not what is withdrawn."""
+        found: dict[int | None, str] = {}
+        if self.warehouse.definitions[table].table.feed is None:
+            return found
+        folder, withdrawn = self.warehouse.declarations.folder, state.tables[table].withdrawn
+        for start, group in groupby(sorted(problems, key=_partition), key=_partition):
+            for low, high in self._ranges(table, list(group)):
+                rows = self.store.loaded_within(conn, table, low, high)
+                uris = (row.uri for row in rows if row.uri not in withdrawn)
+                lacking = next((uri for uri in uris if not (folder / uri).exists()), None)
+                if lacking is not None:
+                    found[start] = lacking
+        return found
+
+    def _told(self, table: str, gone: Mapping[int | None, str], problems: Sequence[FileProblem]) -> Iterator[str]:
+        zone = zone_of(self.warehouse.zone)
+        for uri in dict.fromkeys(gone.values()):
+            starts = [start for start, lacking in gone.items() if lacking == uri]
+            files = sum(problem.partition_us in starts for problem in problems)
+            first = min((start for start in starts if start is not None), default=None)
+            where = "" if first is None else f" of {len(starts)} partitions (the first: {format_instant(first, zone)})"
+            yield (
+                f"{table}: {files} files{where} cannot be made again: the delivered file {uri} is gone, too; put it or the data "
+                f"files back from a backup, or do without it: `penstock withdraw {uri}`, then `penstock verify --repair` again"
+            )
+
+
+def _partition(problem: FileProblem) -> int:
+    return -1 if problem.partition_us is None else problem.partition_us
 
 
 def _size(path: str) -> int:
