@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.commands.withdraw import withdraw
+from penstock.engine.commands.feeds import withdraw
 from penstock.engine.declarations import restored_state
 from penstock.engine.updates.cleanup import remove_if_empty
 from penstock.engine.upkeep import restore as restoring

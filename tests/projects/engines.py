@@ -16,6 +16,7 @@ from penstock.app import Warehouse
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
+from penstock.engine.commands.feeds import give_back, withdraw
 from penstock.engine.commands.requests import Requesting
 from penstock.engine.commands.withdraw import give_back, withdraw
 from penstock.engine.declarations import restored_state
