@@ -18,7 +18,6 @@ from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
 from penstock.engine.commands.feeds import give_back, withdraw
 from penstock.engine.commands.requests import Requesting
-from penstock.engine.commands.withdraw import give_back, withdraw
 from penstock.engine.declarations import restored_state
 from penstock.engine.runtime import Pace
 from penstock.errors import PenstockError
