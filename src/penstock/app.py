@@ -482,7 +482,7 @@ class Warehouse:
     ) -> Handed:
         """Report what an outside job made: the partitions, what it was made from, and the Parquet files that hold the rows."""
         spans = [partitions] if isinstance(partitions, str) else list(partitions)
-        spans = [each for span in spans for each in span.split(",")]
+        spans = [each for span in spans for each in span.split(",") if each.strip()]
         complete_us = None
         if complete_to is not None:
             try:

@@ -143,7 +143,7 @@ def _section(name: str, setting: str) -> Callable[[dict[str, str]], Any]:
 # For each setting a change of it, and the tables that must be made again, or must not.
 ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "name": (_toml('"known"', '"called"'), set()),
-    "zone": (_toml('name = "known"', 'name = "known"\nzone = "Asia/Tokyo"'), {"dim", "ev", "hourly", "upper", "daily", "sent"}),
+    "zone": (_toml('name = "known"', 'name = "known"\nzone = "Asia/Tokyo"'), {"dim", "ev", "hourly", "upper", "daily", "sent", "scores"}),
     "tables": (lambda files: files.update({"penstock.toml": f'tables = "tables"\n{files["penstock.toml"]}'}), set()),
     "storage.path": (_section("storage", 'path = "elsewhere"'), set()),
     "storage.keep_versions": (_section("storage", "keep_versions = 3"), set()),

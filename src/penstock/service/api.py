@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio import to_thread
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from penstock.app import Warehouse
+from penstock.control.orders import OutOfDate
 from penstock.control.views.explain import explain
 from penstock.control.views.status import overview
 from penstock.declare.contracts import DEFAULT, contract_of
@@ -26,6 +27,10 @@ from penstock.declare.sql.facts import SqlProblem
 from penstock.engine.desk.front import Busy, Front
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.desk.versions import QueryError
+from penstock.engine.external.report import Handed
+from penstock.engine.external.tell import as_plain
+from penstock.errors import PenstockError
+from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
@@ -36,6 +41,7 @@ from penstock.service.wire import (
     Limits,
     OneTooMany,
     Refused,
+    Reported,
     arrow_bytes,
     asked_json,
     broken,
@@ -44,6 +50,7 @@ from penstock.service.wire import (
 )
 from penstock.store import tokens
 
+B = TypeVar("B", bound=BaseModel)
 _LONGEST_WAIT_S = 60.0
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -66,6 +73,9 @@ class Api:
                 Route("/v1/queries/{id}/files/{number}", self.file, methods=["GET"]),
                 Route("/v1/tables", self.tables, methods=["GET"]),
                 Route("/v1/tables/{name}", self.table, methods=["GET"]),
+                Route("/v1/tables/{name}/versions", self.publish, methods=["POST"]),
+                Route("/v1/orders", self.orders, methods=["GET"]),
+                Route("/v1/orders/{order}", self.return_order, methods=["DELETE"]),
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/healthz", self.health, methods=["GET"]),
@@ -102,7 +112,7 @@ class Api:
     # Queries
 
     async def ask(self, request: Request) -> Response:
-        body = await self._body(request)
+        body = await self._body(request, AskedFor, "a query")
         profile = await self._who(request, body.profile)
         contract = self._contract(body, profile)
         key = request.headers.get("idempotency-key")
@@ -142,17 +152,17 @@ class Api:
         except (ValueError, OverflowError) as error:
             raise Refused(422, str(error)) from None
 
-    async def _body(self, request: Request) -> AskedFor:
+    async def _body(self, request: Request, model: type[B], what_is: str) -> B:
         if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
             raise Refused(415, f"expected a body of type {JSON}", {"Accept-Post": JSON})
         raw = await self._read(request)
         try:
-            return AskedFor.model_validate_json(raw)
+            return model.model_validate_json(raw)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False, include_context=False)
             malformed = any(one["type"] == "json_invalid" for one in found)
             told = [{"at": ".".join(map(str, one["loc"])), "expected": one["msg"]} for one in found]
-            what = "the body is not JSON" if malformed else "the body is not a query"
+            what = "the body is not JSON" if malformed else f"the body is not {what_is}"
             raise Refused(400 if malformed else 422, f"{what}: {told[0]['expected']}", problems=told) from None
 
     async def _read(self, request: Request) -> bytes:
@@ -233,6 +243,56 @@ class Api:
         )
         columns = [{"name": one.name, "type": one.type} for one in definition.columns or ()]
         return JSONResponse({**asdict(found), "columns": columns})
+
+    # Tables that others make
+
+    async def orders(self, request: Request) -> Response:
+        await self._who(request)
+        found = await to_thread.run_sync(self.warehouse.orders)
+        zone = zone_of(self.warehouse.declared.zone)
+        return JSONResponse({"orders": [as_plain(order, zone) for order in found]})
+
+    async def publish(self, request: Request) -> Response:
+        await self._who(request)
+        body = await self._body(request, Reported, "a report")
+        done = await to_thread.run_sync(self._publish, request.path_params["name"], body)
+        return JSONResponse(asdict(done), 201)
+
+    def _publish(self, name: str, body: Reported) -> Handed:
+        if name not in self.warehouse.declared.definitions:
+            raise Refused(404, f"there is no table `{name}`; /v1/tables has all")
+        folder = self.warehouse.declared.declarations.folder
+        try:
+            files = None if body.files is None else [(folder / file).resolve() for file in body.files]
+            # Else who may report could have any file of this machine read.
+            outside = [file for file in files or () if not file.is_relative_to(folder)]
+            if outside:
+                raise Refused(422, f"{outside[0]} lies outside of the project's folder; over HTTP, files lie below it")
+            return self.warehouse.publish(
+                name,
+                body.range,
+                order=body.order,
+                version=body.version,
+                inputs=body.inputs,
+                files=files,
+                complete_to=body.complete_to,
+                by=body.by,
+            )
+        except OutOfDate as error:
+            raise Refused(409, str(error)) from None
+        except (PenstockError, ValueError) as error:
+            raise Refused(422, str(error)) from None
+
+    async def return_order(self, request: Request) -> Response:
+        await self._who(request)
+        failed = request.query_params.get("failed")
+        try:
+            order = await to_thread.run_sync(
+                lambda: self.warehouse.return_order(request.path_params["order"], failed=failed)
+            )
+        except PenstockError as error:
+            raise Refused(404, str(error)) from None
+        return JSONResponse(as_plain(order, zone_of(self.warehouse.declared.zone)))
 
     async def metrics(self, request: Request) -> Response:
         await self._who(request)

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from penstock.queries.outcome import Ending
-from penstock.service.wire import ARROW, JSON, AskedFor
+from penstock.service.wire import ARROW, JSON, AskedFor, Reported
 
 _PROBLEM = "application/problem+json"
 
@@ -127,6 +127,54 @@ def description() -> dict[str, Any]:
                     },
                 },
             },
+            "/v1/tables/{name}/versions": {
+                "parameters": [
+                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+                "post": {
+                    "operationId": "publish",
+                    "summary": "Report what an outside job made.",
+                    "requestBody": {
+                        "required": True,
+                        "content": {JSON: {"schema": {"$ref": "#/components/schemas/Reported"}}},
+                    },
+                    "responses": {
+                        "201": _json("It is published.", {"type": "object", "required": ["table", "version"]}),
+                        **_problems(400, 401, 404, 409, 413, 415, 422, 503),
+                    },
+                },
+            },
+            "/v1/orders": {
+                "get": {
+                    "operationId": "orders",
+                    "summary": "What outside jobs are to make.",
+                    "responses": {
+                        "200": _json("The open work orders.", {"type": "object", "required": ["orders"]}),
+                        **_problems(401, 503),
+                    },
+                }
+            },
+            "/v1/orders/{order}": {
+                "parameters": [
+                    {"name": "order", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+                "delete": {
+                    "operationId": "returnOrder",
+                    "summary": "Give a work order back: it is issued anew.",
+                    "parameters": [
+                        {
+                            "name": "failed",
+                            "in": "query",
+                            "description": "Why; then it is issued again later.",
+                            "schema": {"type": "string"},
+                        }
+                    ],
+                    "responses": {
+                        "200": _json("The order.", {"type": "object", "required": ["order"]}),
+                        **_problems(400, 401, 404, 503),
+                    },
+                },
+            },
             "/metrics": {
                 "get": {
                     "operationId": "metrics",
@@ -152,7 +200,12 @@ def description() -> dict[str, Any]:
             },
         },
         "components": {
-            "schemas": {**_asked_for(), "Query": _QUERY, "Problem": _PROBLEM_SCHEMA},
+            "schemas": {
+                **_asked_for(),
+                "Reported": Reported.model_json_schema(),
+                "Query": _QUERY,
+                "Problem": _PROBLEM_SCHEMA,
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}, {}],
@@ -182,10 +235,10 @@ _SAID = {
     403: "The token is of another profile.",
     404: "There is no such thing.",
     406: "It cannot be had in this form.",
-    409: "There is nothing to read yet.",
+    409: "There is nothing to read yet, or what is reported is out of date.",
     413: "The body is too large.",
     415: "The body is of another type.",
-    422: "The query is wrong; the problem says where.",
+    422: "The query or the report is wrong; the problem says where.",
     429: "Too many queries wait.",
     503: "Too many requests at once.",
 }

@@ -102,6 +102,25 @@ class AskedFor(BaseModel):
     files: Annotated[bool, Field(description="An answer too large for a message becomes Parquet files.")] = True
 
 
+class Reported(BaseModel):
+    """What an outside job made. What is left out is as it was ordered."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    range: Annotated[
+        str, Field(max_length=10_000, description="Such as 2024-03-01..2024-03-07; several with commas.")
+    ] = ""
+    order: Annotated[str | None, Field(max_length=100, description="The work order that this answers.")] = None
+    version: Annotated[Limit | None, Field(description="Which version was made, as the order says.")] = None
+    inputs: Annotated[dict[str, Limit], Field(description="The versions of the inputs that it was made from.")] = {}
+    files: Annotated[
+        list[Annotated[str, Field(max_length=2_000)]] | None,
+        Field(max_length=10_000, description="Parquet files below the project's folder; [] if there are no rows."),
+    ] = None
+    complete_to: Annotated[str | None, Field(max_length=100, description="Of a table that reads none of ours.")] = None
+    by: Annotated[str, Field(max_length=200, description="Who made it.")] = ""
+
+
 def asked_json(asked: QueryTicket, *, with_rows: bool = True) -> dict[str, Any]:
     """Where a query stands; with its answer when it has one."""
     here = f"/v1/queries/{asked.id}"
