@@ -179,6 +179,8 @@ def _upkeep(table: TableState, emptying: bool = False) -> ReadyJob | None:
 def to_be_emptied(state: State, table: TableState, work: Work) -> bool:
     """Whether there is nothing that a table which was declared anew could be made from, now or soon: then what it held before
     must go without that."""
+    if table.table.external == "lake":
+        return False  # its rows are not ours to take away
     names = state.graph.made_with(table.table.name) if state.former and table.anew and not table.table.leader else ()
     if state.former.isdisjoint(names) or work.pieces or work.deferred is not None:
         return False

@@ -12,6 +12,9 @@ from penstock.declare.project import Declarations
 # What says how a table of ours is made, and when.
 _OURS = ("feed", "group", "guarantee", "cost")
 
+# Where we see ourselves what others publish.
+_FOLLOWED = ("lake", "project", "replica")
+
 
 def external_problems(table: TableDeclaration, declarations: Declarations) -> Iterator[Problem]:
     config, what = table.config, f"table `{table.name}`"
@@ -41,3 +44,7 @@ def external_problems(table: TableDeclaration, declarations: Declarations) -> It
     if told and not config.reads:
         message = f"{what} reads no table of ours, so there are no work orders: `{told[0]}` has no effect"
         yield Problem(table.at(told[0]), f"{message}; say what it `reads`", "warning")
+    if config.reads and word in _FOLLOWED:
+        message = f'{what}: data = "{config.data}" follows what others publish, so it has no work orders'
+        hint = "leave out `reads`, or let the job report what it made (`penstock publish`)"
+        yield Problem(table.at("reads"), f"{message}; {hint}")

@@ -151,7 +151,7 @@ def _absent(value: Any) -> Any:
 
 
 # Where the rows of a table are that others make; the second kind names a place.
-DATA = ("files", "elsewhere")
+DATA = ("files", "lake", "elsewhere")
 PLACED = ("folder",)
 
 

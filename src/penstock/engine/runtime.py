@@ -42,6 +42,7 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
 from penstock.engine.declarations import declared, restored_state
+from penstock.engine.external.lake import Lake
 from penstock.engine.external.report import Reports
 from penstock.engine.external.tell import Telling
 from penstock.engine.faults import NotAvailable, WorldFault, fault_of
@@ -138,6 +139,8 @@ class Runtime:
             store, warehouse.declarations.folder, list(warehouse.feeds.values()), self.schemas.known, self.clock.now_us
         )
         self.lookout = self._lookout()
+        self.lake = Lake(warehouse, store, catalogue)
+        self._watched_at = float("-inf")
         self.telling = Telling(warehouse, store, self._command_failed, self.wake)
 
     # Life
@@ -261,6 +264,7 @@ class Runtime:
         self._watch_feeds()
         self._stop_overrun()
         self._keep_orders()
+        others = self._watch_others()
         stopping = self._stop.is_set()
         started = 0 if stopping else self.decide()
         on_round()
@@ -268,7 +272,7 @@ class Runtime:
             raise self._broken[0]
         if stopping and (not self.controller.state.on_tracks or self._cancel_running()):
             return True
-        if started or found:
+        if started or found or others:
             return False
         if until_idle and self.lookout.is_done(self.controller.idle and not self.telling.busy):
             return True
@@ -427,6 +431,16 @@ class Runtime:
             self._record(events)
             self.tail()
         self.telling.keep_up(open_orders(state))
+
+    def _watch_others(self) -> bool:
+        """Commits to the catalogue that are not ours."""
+        if monotonic() - self._watched_at < self.pace.log_s:
+            return False
+        self._watched_at = monotonic()
+        if not self.lake.look(self.controller.state, self.owner):
+            return False
+        self.tail()
+        return True
 
     def _command_failed(self, order: str, why: str) -> None:
         with suppress(PenstockError):  # it was reported, or taken back

@@ -4,6 +4,7 @@ tables.
 
 from penstock.tables.catalogue import Catalogue
 from penstock.tables.evolution import Added, Relaxed, Step, Widened, evolve
+from penstock.tables.others import OthersCommit
 from penstock.tables.types import (
     HIDDEN_PREFIX,
     ColumnStats,
@@ -27,6 +28,7 @@ __all__ = [
     "Expired",
     "Interval",
     "Note",
+    "OthersCommit",
     "Relaxed",
     "RowsDeletedInPlace",
     "SchemaConflict",

@@ -164,6 +164,7 @@ def files_at(
                 begin=stored[6],
                 physical=stored[11] or "",
                 digest=stored[12] or "",
+                unplaced=stored[9] is None,
             )
     return sorted(found.values(), key=lambda file: file.id)
 

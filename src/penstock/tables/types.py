@@ -55,6 +55,8 @@ class DataFile:
     begin: int = 0
     physical: str = ""
     digest: str = ""
+    # Another program wrote it, and it is not known in which partition it lies: it may have rows of any.
+    unplaced: bool = False
 
 
 def digest_text(total: int) -> str:

@@ -222,7 +222,14 @@ class Derivation:
         found = self.lookup(edge.source, within, None)
         seen((edge.source, found))
         self.bytes += found.size_bytes
-        return self._until_edge(edge, self._read(edge.source, found))
+        return self._until_edge(edge, self._inside(edge.source, within, found, self._read(edge.source, found)))
+
+    def _inside(self, source: str, within: PartitionSet | None, found: Slice, frame: DataFrame) -> DataFrame:
+        """Only rows of these partitions, where files of other programs may have others, too."""
+        time = self.warehouse.definitions[source].time
+        if within is None or time is None or not any(file.unplaced for file in found.files):
+            return frame
+        return frame.where(rows_within(time, within))
 
     def _read(self, source: str, found: Slice) -> DataFrame:
         if self.shared is not None:
@@ -291,7 +298,7 @@ class Derivation:
         within = _unless_everything(edge.map.required(partitions_of(pieces)))
         newer = self.lookup(edge.source, within, need.since - 1)
         self.bytes += newer.size_bytes
-        rows = self._until_edge(edge, self._read(edge.source, newer))
+        rows = self._until_edge(edge, self._inside(edge.source, within, newer, self._read(edge.source, newer)))
         time = self.warehouse.definitions[edge.source].time
         if self.job.edge_us is not None and time is not None:
             waited = self._waited(edge, within, newer, need.edge_us, time)
