@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.control.promises import Void
+from penstock.control.views.health import clock
 from penstock.control.views.recovery import assumed, broken, guarantees
+from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 
@@ -56,9 +60,17 @@ def bounds(
             found = assumed(graph, learned, number, policy, feeds=state.feeds, cores=cores)
             violated = broken(state, found, warehouse.clock.now_us())
     if json:
-        print_json({**asdict(report), "policy": policy, "violated": [asdict(each) for each in violated]})
+        print_json(
+            {
+                **asdict(report),
+                "policy": policy,
+                "violated": [asdict(each) for each in violated],
+                "void": {name: asdict(each) for name, each in state.void.items()},
+            }
+        )
     else:
-        _print(report, violated)
+        now_us, zone = warehouse.clock.now_us(), zone_of(warehouse.declared.declarations.config.zone)
+        _print(report, [*void_lines(state.void, now_us, zone), *violation_lines(violated)])
 
 
 def _cores(spark: Mapping[str, object]) -> int | None:
@@ -77,7 +89,7 @@ def _duration(text: str | None) -> int | None:
         raise typer.BadParameter(f"--outage {text}: {error}") from None
 
 
-def _print(report: Report, violated: list[Violation]) -> None:
+def _print(report: Report, lines: list[Text]) -> None:
     style = "green" if report.fits else "bold red"
     known = all(found.cost_us is not None for found in report.guarantees)
     used = f"{report.utilisation:.2f}" if known else "not known"
@@ -99,8 +111,19 @@ def _print(report: Report, violated: list[Violation]) -> None:
     if report.all_recovered_us is not None and report.outage_us is not None:
         text = f"all feeds out for {format_duration(report.outage_us)}: every table has recovered {format_duration(report.all_recovered_us)} after their return at the latest"
         out.print(Text(text))
-    for line in violation_lines(violated):
+    for line in lines:
         out.print(line)
+
+
+def void_lines(void: Mapping[str, Void], now_us: int, zone: tzinfo) -> list[Text]:
+    """Tables of which nothing is promised now, by the reason."""
+    reasons: dict[tuple[int, str], list[str]] = {}
+    for name, found in void.items():
+        reasons.setdefault((found.since_us, found.because), []).append(name)
+    return [
+        Text(f"guarantee of {', '.join(names)} void since {clock(since_us, now_us, zone)}: {because}", style="yellow")
+        for (since_us, because), names in reasons.items()
+    ]
 
 
 def violation_lines(violated: Sequence[Violation]) -> list[Text]:

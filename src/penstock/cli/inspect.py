@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.bounds import violation_lines
+from penstock.cli.bounds import violation_lines, void_lines
 from penstock.cli.common import WHAT, JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
@@ -53,6 +53,7 @@ def status(
                 *_faults(found.faults, now_us),
                 *feed_lines(found.feeds),
                 *recovery_lines(found.recovery, now_us, zone),
+                *void_lines(found.void, now_us, zone),
                 *violation_lines(found.violated),
                 *([feed_table(found.feeds, zone)] if feeds else []),
                 *_notes(state),

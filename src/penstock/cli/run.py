@@ -36,6 +36,8 @@ from penstock.control.events import (
     FileArrived,
     FileQuarantined,
     FileRewritten,
+    GuaranteeRenewed,
+    GuaranteeVoided,
     UpdateFailed,
     UpdateFinished,
 )
@@ -127,6 +129,12 @@ def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
             text = f"{event.feed}: out, a file was due {format_duration(event.at_us - event.since_us)} ago"
         else:
             text = f"{event.feed}: back after {format_duration(event.at_us - event.since_us)}"
+    elif isinstance(event, GuaranteeVoided | GuaranteeRenewed):
+        line = {"tables": list(event.tables)}
+        text = f"guarantee of {', '.join(event.tables)} holds again"
+        if isinstance(event, GuaranteeVoided):
+            line["because"] = event.because
+            text = f"guarantee of {', '.join(event.tables)} void: {event.because}"
     elif isinstance(event, FeedPaused | FeedResumed):
         line = {"feed": event.feed}
         text = f"{event.feed}: {'paused' if isinstance(event, FeedPaused) else 'resumed'}"

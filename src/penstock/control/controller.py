@@ -345,6 +345,15 @@ class Controller:
             (below.add if late else below.discard)(name)
 
     @property
+    def memory(self) -> Any:
+        """That of a policy that follows what happens."""
+        return self._memory
+
+    def ready_now(self) -> ReadyJobs:
+        self._refresh()
+        return self.ready
+
+    @property
     def wake_at_us(self) -> int | None:
         times = [*self._pausing.values(), *([self._woken] if self._woken is not None else [])]
         return min(times, default=None)

@@ -16,6 +16,10 @@ from penstock.requests.job import FeedFile, Job, PublishedTable
 Effect = Literal["nothing", "comes", "again", "anew", "refused"]
 
 
+# What a promise that does not hold is about, from the least to the most: with more broken, nothing is left of what is said of less.
+Extent = Literal["outage", "table", "all"]
+
+
 @dataclass(frozen=True, slots=True)
 class SettingChanged:
     """One setting that is another than when the project was last run."""
@@ -305,6 +309,27 @@ class FaultEnded:
     kind: Literal["fault-ended"] = "fault-ended"
 
 
+@dataclass(frozen=True, slots=True)
+class GuaranteeVoided:
+    """Something that the bounds of these tables rest on is not so: nothing is promised of them from now on."""
+
+    at_us: int
+    tables: tuple[str, ...]
+    because: str
+    # What it concerns: a feed that is out, these tables by themselves, or all, as the tracks did not do what was assumed.
+    extent: Extent = "table"
+    kind: Literal["guarantee-voided"] = "guarantee-voided"
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteeRenewed:
+    """All that the bounds of these tables rest on is as assumed again, and they are as fresh as if it had always been."""
+
+    at_us: int
+    tables: tuple[str, ...]
+    kind: Literal["guarantee-renewed"] = "guarantee-renewed"
+
+
 Event = (
     WarehouseDeclared
     | RunStarted
@@ -332,6 +357,8 @@ Event = (
     | FeedResumed
     | FaultMet
     | FaultEnded
+    | GuaranteeVoided
+    | GuaranteeRenewed
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from penstock.control.faults import Fault
 from penstock.control.feeds import FeedState, Recovering
 from penstock.control.files import QuarantinedFile
+from penstock.control.promises import Void
 from penstock.control.state import State
 from penstock.errors import PenstockError
 from penstock.model.cost import CostModel
@@ -95,6 +96,7 @@ def dump(state: State) -> dict[str, Any]:
         "feed_states": {name: feed.dump() for name, feed in state.feeds.items()},
         "faults": [asdict(fault) for fault in state.faults.open.values()],
         "recovering": {name: asdict(found) for name, found in state.recovering.items()},
+        "void": {name: asdict(found) for name, found in state.void.items()},
     }
 
 
@@ -135,6 +137,7 @@ def load(data: dict[str, Any]) -> State:
     feeds.known = {name: FeedState.load(feed) for name, feed in data["feed_states"].items()}
     feeds.recovering = {name: Recovering(**found) for name, found in data["recovering"].items()}
     state.faults.open = {entry["part"]: Fault(**entry) for entry in data["faults"]}
+    state.promises.void = {name: Void(**found) for name, found in data["void"].items()}
     state.touch(state.tables)
     return state
 

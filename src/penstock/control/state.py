@@ -26,6 +26,8 @@ from penstock.control.events import (
     FileRewritten,
     FilesOffered,
     FileWithdrawn,
+    GuaranteeRenewed,
+    GuaranteeVoided,
     PeriodsStretched,
     PunctuationArrived,
     RefreshRequested,
@@ -44,6 +46,7 @@ from penstock.control.faults import Faults
 from penstock.control.feeds import Feeds, FeedState, Recovering
 from penstock.control.files import Files, QuarantinedFile
 from penstock.control.labels import labels_below
+from penstock.control.promises import Promises, Void
 from penstock.control.runs import Runs
 from penstock.model.cost import CostModel
 from penstock.model.freshness import SourceEdge
@@ -89,6 +92,8 @@ class State:
     quarantine: Mapping[str, QuarantinedFile] = _read("files.quarantine")
     rewritten: Mapping[str, int] = _read("files.rewritten")
     retired: Mapping[str, TableState] = _read("files.retired")
+    # Guarantees that do not hold now.
+    void: Mapping[str, Void] = _read("promises.void")
     jobs: int = _read("runs.jobs")
     busy: Mapping[int, Running] = _read("runs.busy")
     on_tracks: Mapping[int, Running] = _read("runs.on_tracks")
@@ -118,6 +123,7 @@ class State:
             ledger, self.propagation, self.backfills, feeds, files, runs, self.awaited, self.reading
         )
         self.faults = Faults()
+        self.promises = Promises()
         self.now_us = 0
         self.owner: str | None = None
         # Tables whose newest version was found, by the last event, to contain more than was said when it was published.
@@ -126,7 +132,7 @@ class State:
         self.chops: Mapping[str, Cut] = {}
         self.weights: Mapping[str, float] = {}
         self._handlers: dict[type, Callable[..., None]] = {
-            WarehouseDeclared: self.declaration.declared,
+            WarehouseDeclared: self._declared,
             RunStarted: self._run_started,
             RunStopped: self._run_stopped,
             FileArrived: files.file_arrived,
@@ -152,6 +158,8 @@ class State:
             FeedCameBack: feeds.came_back,
             FeedPaused: feeds.pause,
             FeedResumed: feeds.resume,
+            GuaranteeVoided: self.promises.voided,
+            GuaranteeRenewed: self.promises.renewed,
         }
 
     def apply(self, event: Event, number: int | None = None) -> None:
@@ -181,6 +189,10 @@ class State:
             table = self.ledger.tables[name]
             table.reflects, table.consistent = dict(label), True
         return labels
+
+    def _declared(self, event: WarehouseDeclared) -> None:
+        self.declaration.declared(event)
+        self.promises.declare(event)
 
     def _told_nothing_more(self) -> list[str]:
         """The tables that go on in steps which this event touched, or to which nothing comes any more since it; in order."""

@@ -34,6 +34,7 @@ from penstock.control.events import (
     UpdateStopped,
 )
 from penstock.control.orders import open_orders, void_orders
+from penstock.control.premises import PremiseWatch
 from penstock.control.snapshot import dump
 from penstock.control.views.health import FeedWatch
 from penstock.declare.warehouse import Definitions
@@ -110,6 +111,7 @@ class Runtime:
         self.owner = f"run-{uuid.uuid4().hex[:12]}"
         self.controller = Controller()
         self.watch = FeedWatch(self.controller.state)
+        self.premises = PremiseWatch(self.controller)
         self.updates: Updates = "always"
         self._session = session
         self.identity = Identity(warehouse.declarations.config.name, store, catalogue)
@@ -160,6 +162,7 @@ class Runtime:
         self.identity.taken_by(self.owner)
         self.controller = Controller(restored_state(self.store))
         self.watch = FeedWatch(self.controller.state)
+        self.premises = PremiseWatch(self.controller)
         self._saved = self.controller.state.applied
         now_us = self.clock.now_us()
         before = self.controller.state.graph
@@ -261,7 +264,7 @@ class Runtime:
             self._marked_at = monotonic()
             self._keep_up_mark()
             self._watch_spark()
-        self._watch_feeds()
+        self._watch()
         self._stop_overrun()
         self._keep_orders()
         others = self._watch_others()
@@ -359,6 +362,7 @@ class Runtime:
         self._lock.regain()
         self.controller = Controller(restored_state(self.store))
         self.watch = FeedWatch(self.controller.state)
+        self.premises = PremiseWatch(self.controller)
         self._saved = self.controller.state.applied
         lost = [r.job for r in self.controller.state.on_tracks.values() if r.job.id not in self._handed]
         self._record([FaultMet(self.clock.now_us(), "store", fault.reason, job.id, job.table) for job in lost])
@@ -389,6 +393,7 @@ class Runtime:
                     for name, label in state.relabelled.items():
                         self.store.relabel(conn, name, state.tables[name].snapshot, label)
             self.watch.saw(event)
+            self.premises.saw(event)
             if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
                 self._handed.discard(event.job)
             if isinstance(event, FileQuarantined):
@@ -447,14 +452,15 @@ class Runtime:
             reports = Reports(self.warehouse, self.store, self.catalogue)
             reports.give_back(restored_state(self.store), order, self.clock.now_us(), why)
 
-    def _watch_feeds(self) -> None:
-        """Feeds that fell silent or came back: also that is on record before anyone acts on it."""
-        events = self.watch.happened(self.clock.now_us())
-        if events:
-            with self.store.write() as conn:
-                self.store.check_owner(conn, self.owner)
-                self.store.append(conn, events)
-            self.tail()
+    def _watch(self) -> None:
+        """Feeds that fell silent or came back, promises that are void or hold again: also that is on record before anyone acts on it."""
+        for happened in (self.watch.happened, self.premises.happened):
+            events = happened(self.clock.now_us())
+            if events:
+                with self.store.write() as conn:
+                    self.store.check_owner(conn, self.owner)
+                    self.store.append(conn, events)
+                self.tail()
 
     def _stop_overrun(self) -> None:
         """Stop jobs for which newer work came, if their tables want that. Asked again until it is done, as Spark can only

@@ -82,6 +82,8 @@ def _feeds(add: Add, seen: Overview, now_us: int) -> None:
     add("table_recovery_expected_seconds", "gauge", "When a table should have recovered.", _until(expected, now_us))
     latest = [({"table": one.table}, one.latest_end_us) for one in seen.recovery]
     add("table_recovery_latest_seconds", "gauge", "By when that is proven.", _until(latest, now_us))
+    void = [({"table": name}, 1.0) for name in seen.void]
+    add("table_guarantee_void", "gauge", "A table of which nothing is promised now; status says why.", void)
     broken = [({"table": one.table, "assumption": one.assumption}, 1.0) for one in seen.violated]
     add(
         "table_bound_violated",

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 from penstock.control.controller import Controller
 from penstock.control.events import Event, StartUpdate
+from penstock.control.premises import PremiseWatch
 from penstock.control.views.health import FeedWatch
 
 Action = Callable[[int], None]
@@ -56,7 +57,9 @@ class Driver(ABC):
         self.log: list[Event] | None = [] if keep_log else None
         # Notices outages, where there are some.
         self.outages: FeedWatch | None = None
-        self._woken: int | None = None
+        # Watches what bounds rest on, where that is asked for.
+        self.premises: PremiseWatch | None = None
+        self._woken: dict[str, int] = {}
 
     def apply(self, event: Event) -> None:
         if self.log is not None:
@@ -64,6 +67,8 @@ class Driver(ABC):
         self.controller.apply(event)
         if self.outages is not None:
             self.outages.saw(event)
+        if self.premises is not None:
+            self.premises.saw(event)
 
     def due(self, horizon_us: int) -> bool:
         next_us = self.kernel.next_us
@@ -75,13 +80,19 @@ class Driver(ABC):
         now_us = self.kernel.now_us
         for event in self.outages.happened(now_us) if self.outages is not None else ():
             self.apply(event)
+        for event in self.premises.happened(now_us) if self.premises is not None else ():
+            self.apply(event)
         decided_at = self.controller.state.applied
         for command in self.controller.decide(now_us):
             self.apply(command.started(decided_at))
             self.start(now_us, command)
-        wake = self.controller.wake_at_us
-        if wake is not None and wake > now_us and wake != self._woken:
-            self._woken = wake
+        self._wake("controller", now_us, self.controller.wake_at_us)
+        if self.premises is not None:
+            self._wake("premises", now_us, self.premises.due_us)
+
+    def _wake(self, who: str, now_us: int, wake: int | None) -> None:
+        if wake is not None and wake > now_us and wake != self._woken.get(who):
+            self._woken[who] = wake
             self.kernel.at(wake, WAKE, lambda now: None)
 
     @abstractmethod

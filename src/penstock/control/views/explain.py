@@ -85,6 +85,7 @@ def explain(
             for rows in waiting
         ),
         *_not_followed(table),
+        *_void(state, name),
         *(f"its feed {feed.said}" if feed.feed == table.table.feed else f"made from {feed.said}" for feed in feeds),
         *(
             [f"it is made together with {table.table.leader}: `penstock explain {table.table.leader}`"]
@@ -118,6 +119,15 @@ def explain(
         feeds,
         waiting,
     )
+
+
+def _void(state: State, name: str) -> list[str]:
+    """That nothing is promised of a table now."""
+    found = state.void.get(state.graph.updated_as[name])
+    if found is None:
+        return []
+    since = format_instant(found.since_us // SECOND_US * SECOND_US)
+    return [f"its guarantee is void since {since}, because {found.because}"]
 
 
 def _unwell(state: State, table: TableState, now_us: int) -> tuple[FeedHealth, ...]:

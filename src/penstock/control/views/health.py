@@ -141,7 +141,7 @@ def _said(
     zone: tzinfo,
 ) -> str:
     """As people say it: `router_stats: out for 14m, last file 09:12`."""
-    last = f"last file {_clock(last_us, now_us, zone)}" if last_us is not None else "no file yet"
+    last = f"last file {clock(last_us, now_us, zone)}" if last_us is not None else "no file yet"
     if since_us is None:
         return f"{name}: {health}, {last}"
     lasts = format_duration(max(0, now_us - since_us) // SECOND_US * SECOND_US)
@@ -151,7 +151,7 @@ def _said(
     return f"{name}: {health} {'for' if health == 'out' else 'by'} {lasts}, {last}"
 
 
-def _clock(at_us: int, now_us: int, zone: tzinfo) -> str:
+def clock(at_us: int, now_us: int, zone: tzinfo) -> str:
     """The time of day, with seconds if it is not long ago, with the day if that is another."""
     then = moment(at_us, zone)
     today = then.date() == moment(now_us, zone).date()

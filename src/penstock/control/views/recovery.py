@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 from penstock.control.feeds import FeedState, Recovering
 from penstock.control.outlook import LearnedCosts
+from penstock.control.readiness import cuttable
 from penstock.control.state import State
 from penstock.model.cost import ENOUGH, CostModel
+from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
-from penstock.model.time import SECOND_US, format_duration
+from penstock.model.tables import Table
+from penstock.model.time import END_US, SECOND_US, format_duration
 from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
@@ -71,7 +74,7 @@ def assumed(
     own = adaptive(policy)
     found = (own or Adaptive()).for_graph(graph)
     outlook = LearnedCosts(Learned(graph, learned))
-    known = {name: _known(graph, learned, name) for name in graph.updated_with}
+    known = {name: how_known(graph, learned.get(name), name) for name in graph.updated_with}
     model = found.model(tracks, outlook, fit=False)
     doubt, remedies = "", tuple[str, ...]()
     if own is None:
@@ -80,7 +83,7 @@ def assumed(
     ground = Ground(
         *_certainty(graph, learned, known, found, tracks, cores),
         frozenset(name for name, how in known.items() if how == "not known"),
-        _doubts(graph, feeds or {}),
+        doubts(graph, feeds or {}),
         doubt,
         remedies,
     )
@@ -93,10 +96,10 @@ def assumed_of(state: State) -> Assumed:
     return assumed(state.graph, learned, state.tracks, state.policy, feeds=state.feeds)
 
 
-def _known(graph: Graph, learned: Mapping[str, CostModel], name: str) -> str:
+def how_known(graph: Graph, cost: CostModel | None, name: str) -> str:
+    """Where the cost of an update is from."""
     if declared_cost_us(graph, name) is not None:
         return "declared"
-    cost = learned.get(name)
     return "learned" if cost is not None and cost.weight > 0 else "not known"
 
 
@@ -153,7 +156,7 @@ def _one_in(updates: int) -> int:
     return int(1 / (1 - 0.05 ** (1 / updates)))
 
 
-def _doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
+def doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
     """Tables of which nothing can be proven, whatever they cost."""
     found = {}
     for name in graph.updated_with:
@@ -166,7 +169,21 @@ def _doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
                 rhythm = heard.heard.rhythm() if heard is not None else None
                 often = f', for example period = "{format_duration(rhythm.period_us)}"' if rhythm is not None else ""
                 found[name] = f"nobody declared how often files of feed `{table.feed}` come: write its period{often}"
+            elif not table.is_base and not cuttable(graph, each) and _length_us(table) > graph.periods_us[each]:
+                period, grain = format_duration(graph.periods_us[each]), table.partition
+                found[name] = (
+                    f"an update of `{each}` makes a whole {grain} at least, which is more than its period of {period}: "
+                    f"write a period of a {grain}"
+                )
     return found
+
+
+def _length_us(table: Table) -> int:
+    """The length of a partition; none is longer than one that is all there is."""
+    if table.grain is WHOLE:
+        return END_US
+    start = table.grain.floor(0)
+    return table.grain.shift(start, 1) - start
 
 
 def guarantees(
@@ -356,6 +373,9 @@ def _latest_ends(state: State, names: list[str]) -> dict[str, int]:
         return {}
     found = assumed_of(state)
     if found.ground.unknown or found.policy.plain or found.ground.certainty != "proven":
+        return {}
+    # Something else than an outage: until that is over nobody knows.
+    if any(name in state.void and state.void[name].counts_beside("table") for name in state.graph.updated_with):
         return {}
     graph, recovering = state.graph, state.recovering
     last = max(recovering[name].since_us for name in names)

@@ -7,6 +7,7 @@ from datetime import UTC, tzinfo
 from typing import Literal
 
 from penstock.control.faults import Fault
+from penstock.control.promises import Void
 from penstock.control.state import State
 from penstock.control.views.health import FeedHealth, feed_healths
 from penstock.control.views.inputs import failed_for_absence
@@ -141,6 +142,8 @@ class Overview:
     # Tables that catch up after an outage or a pause, and bounds that do not hold.
     recovery: list[Recovery]
     violated: list[Violation]
+    # Tables of which nothing is promised now, with the reason.
+    void: dict[str, Void]
     quarantine: list[SetAside]
     # What of the world is not available now.
     faults: list[Fault]
@@ -152,6 +155,7 @@ def overview(state: State, now_us: int, zone: tzinfo = UTC) -> Overview:
         feed_healths(state, now_us, zone),
         recoveries(state, now_us),
         violated(state, now_us),
+        dict(state.void),
         [SetAside(found.feed, found.file.uri, found.reason) for found in state.quarantine.values()],
         list(state.faults.open.values()),
     )

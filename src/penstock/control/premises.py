@@ -1,0 +1,353 @@
+"""Do the premises of what is promised hold? The first that does not is an event, before or when a bound is exceeded.
+
+The bounds of `scheduling/recovery` hold as long as no update takes longer than its cost, all that is reserved fits on the tracks,
+files come as declared, and nothing keeps a released update from starting. What broke for all tables (a track was held for too long)
+is over at the next moment at which a track is free and no released update waits: everything that is released from then on is
+in time again. After that a table is promised something again once those that it is made from are, and it is fresh, or an
+update ends that took all there was.
+
+Nothing is remembered here that the log does not say, but for what began since the process did: until then nothing is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.control.controller import Controller
+from penstock.control.events import (
+    Event,
+    Extent,
+    FaultMet,
+    FeedPaused,
+    FeedWentOut,
+    FileArrived,
+    GuaranteeRenewed,
+    GuaranteeVoided,
+    RunStarted,
+    UpdateFailed,
+    UpdateFinished,
+    UpdateStarted,
+    UpdateStopped,
+    WarehouseDeclared,
+)
+from penstock.control.promises import EXTENTS
+from penstock.control.readiness import blocked
+from penstock.control.views.recovery import doubts, how_known
+from penstock.model.time import format_duration, format_instant
+from penstock.requests.job import Job
+from penstock.requests.tablestate import lag_us
+from penstock.scheduling.recovery.bounds import Model, RecoveryBound
+from penstock.scheduling.recovery.modes import Modes
+from penstock.scheduling.recovery.policy import Adaptive
+from penstock.scheduling.recovery.tasks import ROUNDING
+
+UNEXPLAINED = "all that is watched is as assumed"
+# A file counts as late when it is so much of a period late.
+_LATE = 0.25
+
+
+class Limit(NamedTuple):
+    """How long a running update may take, and whether it took all that there was when it started."""
+
+    table: str
+    started_us: int
+    us: int
+    everything: bool
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When the next file of a table may come at the earliest, if files come no faster than declared."""
+
+    next_us: int
+
+
+class PremiseWatch:
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
+        self._limits: dict[str, Limit] = {}
+        self._pace: dict[str, _Pace] = {}
+        # What broke and was not told yet: by table, None for all of them.
+        self._broken: dict[tuple[str | None, Extent], str] = {}
+        # Whether something that concerns all tables is not over; and since when it is.
+        self._unclean = False
+        self._clean_us = 0
+        # Of tables that are promised something, since when; what they are made from must be so before.
+        self._since_us: dict[str, int] = {}
+        self._took_all: dict[str, int] = {}
+        self._model: tuple[object, Model] | None = None
+        self._bounds: tuple[Model, dict[str, RecoveryBound]] | None = None
+        self._stale_at_us = 0
+
+    # What is promised
+
+    @property
+    def model(self) -> Model | None:
+        """What the policy has reserved, if it is one that promises something."""
+        policy, memory = self.controller.policy, self.controller.memory
+        if not isinstance(policy, Adaptive) or not isinstance(memory, Modes):
+            return None
+        key = (policy, getattr(memory, "version", None), memory.tracks)
+        if self._model is None or self._model[0] != key:
+            self._model = key, policy.model(memory.tracks, self.controller.outlook, fit=False)
+        return self._model[1]
+
+    def promised(self) -> dict[str, RecoveryBound]:
+        """The bounds that hold now, of tables of which nothing is void."""
+        void = self.controller.state.void
+        return {name: bound for name, bound in self.bounds().items() if name not in void}
+
+    def bounds(self) -> dict[str, RecoveryBound]:
+        """What would be promised if all is as assumed."""
+        model = self.model
+        if model is None or not model.tasks:
+            return {}
+        if self._bounds is None or self._bounds[0] is not model:
+            self._bounds = model, self._known_bounds(model)
+        return self._bounds[1]
+
+    def _known_bounds(self, model: Model) -> dict[str, RecoveryBound]:
+        state = self.controller.state
+        if any(how_known(state.graph, state.cost_of(name), name) == "not known" for name in model.known):
+            self._bounds = None  # it may be known soon
+            return {}
+        doubtful = doubts(state.graph, state.feeds).keys()
+        return {
+            name: bound
+            for name, bound in model.bounds().items()
+            if not doubtful & (model.above.get(name, frozenset()) | {name})
+        }
+
+    # What happens
+
+    def saw(self, event: Event) -> None:
+        """Something happened, which the controller knows already."""
+        model = self.model
+        if model is None:
+            return
+        if isinstance(event, RunStarted | WarehouseDeclared):
+            self._limits.clear()
+            self._pace.clear()
+            self._break(None, "the process has just begun" if isinstance(event, RunStarted) else "it was declared anew")
+        elif isinstance(event, UpdateStarted):
+            self._started(event, model)
+        elif isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
+            self._ended(event)
+            if isinstance(event, FaultMet):
+                self._break(None, f"{event.part} was not available: {event.reason}")
+        elif isinstance(event, FileArrived):
+            self._arrived(event, model)
+        elif isinstance(event, FeedWentOut | FeedPaused):
+            for name in self.controller.state.graph.fed_by.get(event.feed, ()):
+                how = "is out" if isinstance(event, FeedWentOut) else "is paused"
+                self._break(name, f"feed `{event.feed}` {how}", "outage")
+
+    def _break(self, table: str | None, because: str, extent: Extent = "table") -> None:
+        if table is None:
+            self._unclean, extent = True, "all"
+        self._broken.setdefault((table, extent), because)
+
+    def _started(self, event: UpdateStarted, model: Model) -> None:
+        job, state = event.job, self.controller.state
+        if job.kind == "order":
+            return  # it holds no track
+        name = state.graph.updated_as.get(job.table, job.table)
+        task = model.known.get(name)
+        limit = model.outside_us
+        if job.kind != "upkeep" and task is not None:
+            limit = max(limit, model.longest_of(task)) if self._modes[name].background else task.cost_us
+        self._limits[job.id] = Limit(name, event.at_us, limit, job.kind != "upkeep" and self._is_everything(job))
+
+    @property
+    def _modes(self) -> Modes:
+        memory = self.controller.memory
+        assert isinstance(memory, Modes)
+        return memory
+
+    def _is_everything(self, job: Job) -> bool:
+        state = self.controller.state
+        for each in job.each:
+            table = state.tables.get(each.table)
+            if table is None or table.files:
+                return False
+            if not table.table.is_base and (each.complete_us is None or each.complete_us != table.seen_us):
+                return False
+        return True
+
+    def _ended(self, event: UpdateFinished | UpdateFailed | UpdateStopped | FaultMet) -> None:
+        limit = self._limits.pop(event.job, None)
+        if limit is None:
+            return
+        if event.at_us - limit.started_us > limit.us:
+            self._too_long(limit)
+        if isinstance(event, UpdateFinished):
+            if limit.everything:
+                self._took_all[limit.table] = limit.started_us
+        elif limit.table in self.controller.state.kept:
+            self._break(limit.table, f"an update of `{limit.table}` did not come to its end")
+
+    def _too_long(self, limit: Limit) -> None:
+        self._break(
+            None, f"an update of `{limit.table}` takes longer than the {format_duration(limit.us)} that were assumed"
+        )
+
+    def _arrived(self, event: FileArrived, model: Model) -> None:
+        """The n-th file comes no sooner than n periods after the first, and what may be early."""
+        for name in self.controller.state.graph.fed_by.get(event.feed, ()):
+            delivery = model.deliveries.get(name)
+            if delivery is None:
+                continue
+            pace = self._pace.setdefault(name, _Pace(event.at_us))
+            early = pace.next_us - event.at_us
+            if early > delivery.jitter_us + _LATE * delivery.period_us:
+                period = format_duration(delivery.period_us)
+                self._break(name, f"files of feed `{event.feed}` come more often than every {period}")
+                pace.next_us = event.at_us
+            pace.next_us += delivery.period_us
+
+    # What is told
+
+    @property
+    def due_us(self) -> int | None:
+        """When something may break by itself."""
+        times = [limit.started_us + limit.us + 1 for limit in self._limits.values()]
+        bounds, state = self.promised(), self.controller.state
+        for name, bound in bounds.items():
+            edge = state.tables[name].edge_us
+            if edge is not None:
+                times.append(edge + bound.staleness_us + 1)
+        return min(times, default=None)
+
+    def happened(self, now_us: int) -> list[Event]:
+        """Guarantees that are void from now on, and those that hold again. Their events must be folded before it is asked again."""
+        model = self.model
+        if model is None or not model.tasks:
+            return []
+        found = [*self._voided(now_us, model), *self._renewed(now_us, model)]
+        self._broken.clear()
+        return found
+
+    def _voided(self, now_us: int, model: Model) -> Iterator[Event]:
+        self._look(now_us, model)
+        state = self.controller.state
+        bounds = self.bounds()
+        told: dict[str, Extent] = {}
+        for (table, extent), because in sorted(self._broken.items(), key=lambda each: -EXTENTS.index(each[0][1])):
+            hit = {
+                name
+                for name in (bounds if table is None else self._below(table))
+                if name in bounds and name not in told
+                if name not in state.void or not state.void[name].counts_beside(extent)
+            }
+            if hit:
+                for name in hit:
+                    told[name] = extent
+                    self._since_us.pop(name, None)
+                    self._took_all.pop(name, None)
+                yield GuaranteeVoided(now_us, tuple(sorted(hit)), because, extent)
+
+    def _below(self, table: str) -> Iterable[str]:
+        graph = self.controller.state.graph
+        names = {table, *(name for name in graph.order if table in graph.ancestors[name])}
+        return {graph.updated_as[name] for name in names}
+
+    def _look(self, now_us: int, model: Model) -> None:
+        """What breaks by itself as time goes by."""
+        modes, state = self._modes, self.controller.state
+        for limit in self._limits.values():
+            if now_us - limit.started_us > limit.us:
+                self._too_long(limit)
+        if not model.fits:
+            self._break(None, f"all tables together need {model.utilisation:.2f} of {model.tracks} tracks")
+        elif modes.load > modes.tracks + ROUNDING:
+            self._break(None, f"tables that recover need {modes.load:.2f} of {modes.tracks} tracks")
+        asked = modes.fork()
+        asked.advance(now_us)
+        ready = self.controller.ready_now()
+        for choice in list(asked.released()):
+            if choice.table not in ready:
+                why = blocked(state, state.tables[choice.table]) or "what it reads is about to change"
+                self._break(choice.table, f"an update of `{choice.table}` cannot start: {why}")
+        if now_us > self._stale_at_us:
+            self._stale_at_us = self._stale(now_us)
+
+    def _stale(self, now_us: int) -> int:
+        """Tables that are staler than was promised though nothing else broke; and when to look again."""
+        state, soonest = self.controller.state, now_us + 60_000_000
+        for name, bound in self.promised().items():
+            for each in state.graph.grouped_with(name):
+                edge = state.tables[each].edge_us
+                if edge is not None and now_us - edge > bound.staleness_us:
+                    self._break(name, *self._why_stale(name, now_us))
+                elif edge is not None:
+                    soonest = min(soonest, edge + bound.staleness_us)
+        return soonest
+
+    def _why_stale(self, name: str, now_us: int) -> tuple[str, Extent]:
+        state, model = self.controller.state, self.model
+        assert model is not None
+        for base in sorted(model.above.get(name, frozenset()) | {name}):
+            delivery = model.deliveries.get(base)
+            last = self._last_file_us(base)
+            if delivery is not None and last is not None and now_us - last > delivery.period_us + delivery.jitter_us:
+                return f"no file of feed `{state.graph.tables[base].feed}` came since {format_instant(last)}", "outage"
+        return f"`{name}` is staler than it can be though {UNEXPLAINED}: its feed may have held data back", "table"
+
+    def _last_file_us(self, base: str) -> int | None:
+        table = self.controller.state.tables[base]
+        arrived = [file.arrived_us for file in table.files.values()]
+        if table.running is not None:
+            arrived += [file.arrived_us for file in table.running.job.files]
+        return max([*arrived, *([table.last_arrival_us] if table.last_arrival_us is not None else [])], default=None)
+
+    def _renewed(self, now_us: int, model: Model) -> Iterator[Event]:
+        state = self.controller.state
+        if self._broken or not state.void:
+            return
+        if self._unclean:
+            # Whether a track is free, and no released update waits for one.
+            asked = self._modes.fork()
+            asked.advance(now_us)
+            if len(state.on_tracks) >= state.tracks or next(asked.released(), None) is not None:
+                return
+            self._unclean, self._clean_us = False, now_us
+        bounds = self.bounds()
+        again = []
+        for name in model.known:
+            if name not in state.void or name not in bounds or not self._is_well(name, model, now_us):
+                continue
+            above = [self._since_us.get(source, 0) for source in model.sources.get(name, ())]
+            if any(source in state.void and source not in again for source in model.sources.get(name, ())):
+                continue
+            begin = max([self._clean_us, *above])
+            if self._is_fresh(name) or self._took_all.get(name, -1) >= begin:
+                self._since_us[name] = now_us
+                again.append(name)
+        if again:
+            yield GuaranteeRenewed(now_us, tuple(again))
+
+    def _is_fresh(self, name: str) -> bool:
+        state = self.controller.state
+        return all(
+            state.tables[each].edge_us is not None and lag_us(state.graph, state.tables[each]) <= 1
+            for each in state.graph.grouped_with(name)
+        )
+
+    def _is_well(self, name: str, model: Model, now_us: int) -> bool:
+        """Whether what concerns the table alone is as assumed."""
+        state = self.controller.state
+        bound = self.bounds()[name]
+        for each in state.graph.grouped_with(name):
+            table = state.tables[each]
+            stale = table.edge_us is None or now_us - table.edge_us > bound.staleness_us
+            if stale or table.failed or table.retry_at_us is not None or state.paused(table) is not None:
+                return False
+        known = state.feeds.get(state.graph.tables[name].feed or "")
+        if known is not None and known.out_since_us is not None:
+            return False
+        delivery, last = model.deliveries.get(name), self._last_file_us(name)
+        if delivery is None:
+            return True
+        return last is not None and now_us - last <= (1 + _LATE) * delivery.period_us + delivery.jitter_us
