@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import time
 from pathlib import Path
@@ -49,8 +50,36 @@ def _scan(arrivals: Arrivals) -> None:
         arrivals.scan()
 
 
+def test_links_are_not_followed_unless_the_feed_says_so(project: Write) -> None:
+    """Neither to files nor to folders: what may be read is decided by the project, not by who may deliver."""
+    folder = project(PROJECT | {"secret/key.csv": "k\nsecret\n"})
+    landing = folder / "landing"
+    landing.mkdir(exist_ok=True)
+    (landing / "a.csv").write_text("k\na\n")
+    (landing / "link.csv").symlink_to(folder / "secret/key.csv")
+    (landing / "sub").symlink_to(folder / "secret")
+    (landing / "round.csv").symlink_to(landing / "round.csv")
+    with Warehouse(folder) as warehouse:
+        arrivals = _arrivals(warehouse)
+        _scan(arrivals)
+        _scan(arrivals)
+        told = {(kind, name): reason for kind, name, reason in _told(warehouse)}
+        assert len(_told(warehouse)) == 4
+        assert {name for kind, name in told if kind == "file-arrived"} == {"landing/a.csv"}
+        assert {name for kind, name in told if kind == "file-quarantined"} == {
+            f"landing/{name}" for name in ("link.csv", "sub", "round.csv")
+        }
+        assert "follow_links = true" in str(told["file-quarantined", "landing/sub"])
+        # The file itself in the place of the link.
+        (landing / "link.csv").unlink()
+        (landing / "link.csv").write_text("k\nb\n")
+        _scan(arrivals)
+        assert _told(warehouse)[4:] == [("file-arrived", "landing/link.csv", None)]
+
+
 def test_what_is_a_file_and_when(project: Write) -> None:
-    folder = project(PROJECT)
+    toml = PROJECT["penstock.toml"].replace("settle", "follow_links = true\n        settle")
+    folder = project(PROJECT | {"penstock.toml": toml})
     landing = folder / "landing"
     (landing / "sub").mkdir(parents=True)
     (landing / "sub/a.csv").write_text("k\na\n")
@@ -78,6 +107,42 @@ def test_what_is_a_file_and_when(project: Write) -> None:
         _scan(arrivals)
         _scan(arrivals)
         assert _told(warehouse)[4:] == [("file-arrived", "landing/folder.csv", None)]
+
+
+def test_hostile_files_are_set_aside(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in a file, looking at it takes bounded time and memory, and concerns no other file."""
+    monkeypatch.setattr("penstock.engine.arrivals.records.LONGEST_RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr("penstock.engine.arrivals.inspect.UNPACKED_BYTES", 4 << 20)
+    json_feed = PROJECT["penstock.toml"].replace("*.csv", "*.csv*") + (
+        """
+        [feeds.j]
+        path = "landing/*.json"
+        format = "json"
+        columns = "k string"
+        settle = "50ms"
+        """
+    )
+    folder = project(PROJECT | {"penstock.toml": json_feed})
+    landing = folder / "landing"
+    landing.mkdir()
+    (landing / "bomb.csv.gz").write_bytes(gzip.compress(b"k\n" + b"a\n" * (64 << 20)))
+    (landing / "line.csv").write_bytes(b"k\n" + b"a" * (3 << 20) + b"\n")
+    (landing / "quoted.csv").write_bytes(b'k\n"' + b"a\n" * (2 << 20))
+    (landing / "header.csv").write_text("k" * 200_000 + "\na\n")
+    (landing / "deep.json").write_text("[" * 200_000)
+    (landing / "deeper.json").write_text('{"a":' * 200_000)
+    (landing / "good.csv").write_text("k\na\n")
+    with Warehouse(folder) as warehouse:
+        arrivals = _arrivals(warehouse)
+        _scan(arrivals)
+        told = {name.removeprefix("landing/"): str(reason) for kind, name, reason in _told(warehouse) if "quar" in kind}
+        assert [name for kind, name, _ in _told(warehouse) if kind == "file-arrived"] == ["landing/good.csv"]
+    assert told["bomb.csv.gz"] == "unpacks to more than 4 MB, over 100 times its size"
+    assert told["line.csv"] == "line 2 is longer than 1 MB"
+    assert told["quoted.csv"] == "the record that begins in line 2 is longer than 1 MB; is a quote missing?"
+    assert told["header.csv"].startswith("wrong columns: missing k; unexpected kkk") and len(told["header.csv"]) < 1000
+    assert "JSON" in told["deep.json"] or "nest" in told["deep.json"]
+    assert set(told) == {"bomb.csv.gz", "line.csv", "quoted.csv", "header.csv", "deep.json", "deeper.json"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -191,6 +191,7 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "feeds.options": (_feed('options = { sep = ";" }'), set()),
     "feeds.rules": (_feed('rules = ["v > 1"]'), {"ev", "hourly", "daily", "sent"}),
     "feeds.settle": (_feed('settle = "5s"'), set()),
+    "feeds.follow_links": (_feed("follow_links = true"), set()),
     "feeds.max_ahead": (_feed('max_ahead = "5s"'), {"ev", "hourly", "daily", "sent"}),
     "tables.name": (_table('name = "hours"'), {"hours"}),
     "tables.feed": (lambda files: files.update({"tables/upper.sql": '-- time = "ts"\n' + UPPER.replace("raw", "other")}), {"upper"}),

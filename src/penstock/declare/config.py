@@ -101,6 +101,8 @@ class FeedConfig(Strict):
     options: dict[str, Option] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000
+    # Whether links in the landing folder are followed: who may write there could make this process read any file.
+    follow_links: bool = False
     max_ahead: Duration = 86_400_000_000
     partition: Partition = "none"
     priority: Positive = 1.0

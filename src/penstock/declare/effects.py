@@ -97,6 +97,7 @@ EFFECTS: Mapping[str, Entry] = {
     "feeds.options": Entry("comes", "`penstock backfill` reads loaded files with the new options"),
     "feeds.rules": _FILES_AGAIN,
     "feeds.settle": Entry("comes"),
+    "feeds.follow_links": Entry("comes"),
     "feeds.max_ahead": _FILES_AGAIN,
     "tables.name": Entry("anew", "a table of another name is another table"),
     "tables.feed": Entry("anew", "nothing of the other feed stays"),

@@ -148,8 +148,9 @@ class Watches:
 class Tree:
     """The files of one pattern. `fresh` has those that are new or changed, until somebody takes them."""
 
-    def __init__(self, pattern: Pattern, watches: Watches | None = None) -> None:
+    def __init__(self, pattern: Pattern, watches: Watches | None = None, follow_links: bool = True) -> None:
         self.pattern = pattern
+        self._stat = os.stat if follow_links else os.lstat
         self.fresh: dict[str, Seen] = {}
         # What was told: entries to look at; and that something was not told.
         self.stirred: deque[tuple[Folder, str]] = deque()
@@ -350,15 +351,17 @@ class Tree:
         try:
             if not is_file and not (self.pattern.inside(folder.places, name) if entry is None else entry.is_dir()):
                 return
-            status = os.stat(path)
+            status = self._stat(path)
         except (OSError, ValueError):
             self._gone(folder, name)  # or a link that leads nowhere
             return
+        # One that is not followed is told of: whoever put it there waits for what it leads to.
+        is_link = stat.S_ISLNK(status.st_mode)
         is_folder = stat.S_ISDIR(status.st_mode)
         if is_folder or name in folder.folders:
             inside = self.pattern.inside(folder.places, name)
             self._enter(folder, name, path, inside, (status.st_dev, status.st_ino) if is_folder and inside else None)
-        if is_file and (stat.S_ISREG(status.st_mode) or (is_folder and _OUTPUT.search(name))):
+        if is_link or (is_file and (stat.S_ISREG(status.st_mode) or (is_folder and _OUTPUT.search(name)))):
             found = Seen(status.st_size, status.st_mtime_ns)
             if folder.files.get(name) != found.packed:
                 folder.files[name] = found.packed

@@ -20,11 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.declare.config import FeedConfig
+from penstock.engine.arrivals import records as text_records
 from penstock.engine.arrivals.records import Malformed, TextForm, check_quotes, header, opened, records
 from penstock.engine.spark.links import compression
 from penstock.model.schema import Schema
 
 _CHUNK = 1 << 20
+# A compressed file that unpacks to more than this and to so many times its size is meant to fill a disk.
+UNPACKED_BYTES = 1 << 30
+MOST_UNPACKED = 100
 _WHOLE_NUMBERS = ["tinyint", "smallint", "int", "bigint"]
 
 
@@ -75,6 +79,8 @@ def _read_text(path: Path, form: TextForm) -> tuple[str, bool]:
     digest = hashlib.sha256()
     blank = True
     line = 1
+    packed = path.stat().st_size if compression(path) else None
+    size = since = 0
     try:
         with opened(path) as stream:
             while chunk := stream.read(_CHUNK):
@@ -83,6 +89,16 @@ def _read_text(path: Path, form: TextForm) -> tuple[str, bool]:
                 if line == 1 and "\0" in text[:4096]:
                     raise Malformed("holds binary data, expected text")
                 blank = blank and not text.strip("\ufeff \t\r\n")
+                size += len(chunk)
+                if packed is not None and size > max(UNPACKED_BYTES, MOST_UNPACKED * packed):
+                    raise Malformed(
+                        f"unpacks to more than {UNPACKED_BYTES >> 20:,} MB, over {MOST_UNPACKED} times its size"
+                    )
+                end = chunk.find(b"\n")
+                since += len(chunk) if end < 0 else end  # within a chunk no line is too long
+                if since > text_records.LONGEST_RECORD_BYTES:
+                    raise Malformed(f"line {line} is longer than {text_records.LONGEST_RECORD_BYTES >> 20} MB")
+                since = since if end < 0 else len(chunk) - 1 - chunk.rfind(b"\n")
                 line += chunk.count(b"\n")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:

@@ -48,8 +48,11 @@ class Landing:
         # When the last look at everything began; and when the last one did of which all that was found is on record.
         self._looked_at = float("-inf")
         self.whole_at = float("-inf")
-        self._files = Tree(Pattern(folder, feed.config.path), watches)
-        self._markers = Tree(Pattern(folder, feed.config.punctuation), watches) if feed.config.punctuation else None
+        follow = feed.config.follow_links
+        self._files = Tree(Pattern(folder, feed.config.path), watches, follow)
+        self._markers = (
+            Tree(Pattern(folder, feed.config.punctuation), watches, follow) if feed.config.punctuation else None
+        )
         # Markers first: what came before them is then found, too.
         self._trees = [tree for tree in (self._markers, self._files) if tree is not None]
         # Files that changed a moment ago, and since when they are as they are.
@@ -155,6 +158,10 @@ EMPTY = "the file is empty"
 UNREAD = "unread"
 
 
+class NotFollowed(Exception):
+    """A link in the place of a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """What one look at a file gave."""
@@ -229,7 +236,7 @@ class Arrivals:
         """Up to which time the markers that lie there promise that all has come."""
         found = []
         if feed.config.punctuation:
-            tree = Tree(Pattern(self._folder, feed.config.punctuation))
+            tree = Tree(Pattern(self._folder, feed.config.punctuation), follow_links=feed.config.follow_links)
             tree.look()
             for path in tree.fresh:
                 with suppress(Malformed, OSError):
@@ -303,6 +310,8 @@ class Arrivals:
         try:
             if not path.isascii():
                 path.encode()
+            if not feed.config.follow_links and Path(path).is_symlink():
+                raise NotFollowed
             if marker:
                 promise = self._promise(feed, path, now_us)
                 checksum = checksum_of(Path(path))
@@ -351,6 +360,8 @@ class Arrivals:
 
 def _why_not(error: Exception, feed: FeedDeclaration) -> str:
     """Why nothing is known of a file."""
+    if isinstance(error, NotFollowed):
+        return f"is a link, which is not followed; deliver the file itself, or write follow_links = true in [feeds.{feed.name}]"
     if isinstance(error, IsADirectoryError):
         return f"is a folder, expected a file; for the files in it write {feed.config.path}/*"
     if isinstance(error, UnicodeEncodeError):

@@ -33,6 +33,8 @@ _ODD_HALF = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abA
 _PAIRS = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 csv.field_size_limit(1 << 30)
+# A longer line, or a quoted value that goes on over so many lines, is no record: nobody could hold it in memory several times.
+LONGEST_RECORD_BYTES = 64 << 20
 
 
 class Malformed(Exception):
@@ -118,8 +120,15 @@ def _records(path: Path, form: TextForm) -> Iterator[tuple[int, str]]:
         taken: list[str] = []
 
         def watched() -> Iterator[str]:
+            size = 0
             for line in lines:
+                size = size + len(line) if taken else len(line)
                 taken.append(line)
+                if size > LONGEST_RECORD_BYTES:
+                    begun = reader.line_num - len(taken) + 2
+                    raise Malformed(
+                        f"the record that begins in line {begun} is longer than {LONGEST_RECORD_BYTES >> 20} MB; is a quote missing?"
+                    )
                 yield line
 
         reader = form.parsed(watched())
