@@ -374,9 +374,7 @@ class Warehouse:
 
         rows: list[ReplicaStatus] = []
         for one in replicators(self.declared, self.store, self.catalogue, self.clock.now_us):
-            if sync:
-                one.sync()
-            rows += one.status()
+            rows += one.status(one.tried(sync))
         return rows
 
     def _replica_path(self, name: str) -> str:

@@ -19,6 +19,14 @@ def test_those_that_agree_go_first_then_the_newest() -> None:
     assert order == [("a", 5), ("b", 4), ("a", 9), ("b", 8)]
 
 
+def test_tables_with_a_larger_priority_go_first() -> None:
+    kept, order, copied = {"a": [9, 5], "b": [8, 4], "c": [3]}, [], {}
+    while (found := next_copy(kept, copied, {"b": 4, "a": 5}, 2, {"c": 9.0, "b": 2.0})) is not None:
+        order.append(found)
+        copied.setdefault(found[0], set()).add(found[1])
+    assert order == [("b", 4), ("a", 5), ("c", 3), ("b", 8), ("a", 9)]
+
+
 def test_what_retention_let_go_is_never_copied() -> None:
     assert next_copy({"a": [9]}, {"a": {9}}, {"a": 5}, 10) is None
     assert next_copy({"a": []}, {}, {}, 10) is None

@@ -57,4 +57,7 @@ def replicas(
             waiting = Text(str(row.waiting), style="yellow" if row.waiting else "dim")
             shown.add_row(row.replica, row.table, there, str(row.versions), waiting)
         out.print(shown)
+        for name, problem in {row.replica: row.problem for row in rows if row.problem}.items():
+            out.print(f"[bold red]{name}[/]:", end=" ")
+            out.print(f"{problem}; it is tried again while `penstock run` runs", markup=False, soft_wrap=True)
         tell_zone(zone)

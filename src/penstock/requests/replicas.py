@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 # By table: the snapshots of its versions, newest first.
 Versions = Mapping[str, Sequence[int]]
@@ -14,19 +15,32 @@ Copied = Mapping[str, AbstractSet[int]]
 _NONE: frozenset[int] = frozenset()
 
 
-def next_copy(kept: Versions, copied: Copied, agreeing: Mapping[str, int], most: int) -> tuple[str, int] | None:
+def next_copy(
+    kept: Versions,
+    copied: Copied,
+    agreeing: Mapping[str, int],
+    most: int,
+    priority: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[str, int] | None:
     """The table and version to copy now; None if the replica has all it should. `kept` are the versions within
-    retention, `agreeing` the newest consistent set of them, `most` how many of each table the replica holds."""
-    for group in (agreeing.items(), _newest_first(kept, most)):
+    retention, `agreeing` the newest consistent set of them, `most` how many of each table the replica holds. Among those that
+    are as urgent, the table with the larger priority goes first."""
+    together = sorted(agreeing.items(), key=lambda found: -priority.get(found[0], 1.0))
+    for group in (together, _newest_first(kept, most, priority)):
         for table, snapshot in group:
             if snapshot not in copied.get(table, _NONE) and snapshot in kept.get(table, ()):
                 return table, snapshot
     return None
 
 
-def _newest_first(kept: Versions, most: int) -> list[tuple[str, int]]:
-    wanted = [(snapshot, table) for table, snapshots in kept.items() for snapshot in snapshots[:most]]
-    return [(table, snapshot) for snapshot, table in sorted(wanted, reverse=True)]
+def _newest_first(kept: Versions, most: int, priority: Mapping[str, float]) -> list[tuple[str, int]]:
+    """The newest of each table, then the one before of each, and so on."""
+    wanted = [
+        (place, -priority.get(table, 1.0), -snapshot, table)
+        for table, snapshots in kept.items()
+        for place, snapshot in enumerate(snapshots[:most])
+    ]
+    return [(table, -snapshot) for _, _, snapshot, table in sorted(wanted)]
 
 
 def to_drop(kept: Versions, copied: Copied, agreeing: Mapping[str, int], most: int) -> list[tuple[str, int]]:

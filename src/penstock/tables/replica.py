@@ -53,7 +53,7 @@ class Replica:
         self.name = name
         try:
             self._fs, self._root = fs.FileSystem.from_uri(path)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, NotImplementedError) as error:
             raise ReplicaError(f"replica {name}: {path} cannot be opened: {error}") from None
         self.path = path.rstrip("/")
 

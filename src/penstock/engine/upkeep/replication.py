@@ -9,8 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from uuid import uuid4
+
+from pyarrow.lib import ArrowException
 
 from penstock.declare.warehouse import Definitions
 from penstock.engine.desk.versions import QueryError, consistent_versions
@@ -56,12 +59,34 @@ class Replicator:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         config = warehouse.declarations.config.replicas[name]
-        self.replica = Replica(name, warehouse.declarations.replica_path(name))
+        self.name, self.path = name, warehouse.declarations.replica_path(name)
+        self._priority = warehouse.graph.inherited
         self.tables = list(config.tables) or list(warehouse.definitions)
         self.most = config.keep_versions
         self._project = warehouse.declarations.config.name
         self.store, self.catalogue, self.now_us = store, catalogue, now_us
         self._stopped = stopped
+
+    @cached_property
+    def replica(self) -> Replica:
+        """Opened when it is first needed: one that is away is a problem of its own only."""
+        return Replica(self.name, self.path)
+
+    def tried(self, sync: bool = True) -> str | None:
+        """What is wrong with the replica, if anything; with `sync`, after everything is copied that it lacks. It is kept, so that another
+        process can tell it."""
+        problem = None
+        try:
+            self.sync() if sync else self.replica.versions()
+        except (PenstockError, OSError, ArrowException) as error:
+            problem = str(error)
+        fact = f"replica {self.name}"
+        with self.store.read() as conn:
+            known = self.store.fact(conn, fact) or ""
+        if sync and known != (problem or ""):
+            with self.store.write() as conn:
+                self.store.set_fact(conn, fact, problem or "")
+        return problem or (None if sync else known or None)
 
     def sync(self) -> int:
         """Copy until nothing is left to copy; how many versions that were."""
@@ -118,12 +143,16 @@ class Replicator:
         copied = self.replica.versions()
         for table, snapshot in to_drop(kept, copied, agreeing, self.most):
             self.replica.drop(table, [snapshot])
-        found = next_copy(kept, copied, agreeing, self.most)
+        found = next_copy(kept, copied, agreeing, self.most, self._priority)
         return found is not None and self._copy(*found)
 
-    def status(self) -> list[ReplicaStatus]:
+    def status(self, problem: str | None = None) -> list[ReplicaStatus]:
+        """Of each table; `problem` is what is known to be wrong with the replica."""
         kept, agreeing = self._kept()
-        copied = self.replica.versions()
+        try:
+            copied = self.replica.versions()
+        except (PenstockError, OSError, ArrowException) as error:
+            copied, problem = {}, problem or str(error)
         rows = []
         for table in self.tables:
             there = copied.get(table, set())
@@ -132,14 +161,15 @@ class Replicator:
             complete_us = None if newest is None else self.replica.manifest(table, newest).complete_us
             rows.append(
                 ReplicaStatus(
-                    self.replica.name,
-                    self.replica.path,
+                    self.name,
+                    self.path,
                     table,
                     max(kept.get(table, ()), default=0),
                     newest,
                     len(there),
                     len(wanted - there),
                     complete_us,
+                    problem,
                 )
             )
         return rows
@@ -226,20 +256,11 @@ class Replication:
         if finish:
             self._stop.clear()
             for replicator in self._replicators:
-                _tried(replicator.sync)
+                replicator.tried()
 
     def _fill(self, replicator: Replicator) -> None:
         while not self._stop.is_set():
-            self._stop.wait(PAUSE_S if _tried(replicator.sync) else PAUSE_AFTER_FAILURE_S)
-
-
-def _tried(work: Callable[[], object]) -> bool:
-    """A replica that is away must not stop the warehouse: it is tried again later, and `penstock replicas` says why."""
-    try:
-        work()
-    except (PenstockError, OSError):
-        return False
-    return True
+            self._stop.wait(PAUSE_AFTER_FAILURE_S if replicator.tried() else PAUSE_S)
 
 
 def replicators(
