@@ -168,6 +168,7 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "profiles.consistent": (_section("profiles.bi", "consistent = false"), set()),
     "profiles.stale": (_section("profiles.bi", 'stale = "withhold"'), set()),
     "profiles.share": (_section("profiles.bi", "share = 2.0"), set()),
+    "profiles.requests": (_section("profiles.bi", "requests = true"), set()),
     "profiles.success": (_section("profiles.bi", "success = 2.0"), set()),
     "profiles.rejected": (_section("profiles.bi", "rejected = 1.0"), set()),
     "profiles.missed": (_section("profiles.bi", "missed = 1.0"), set()),

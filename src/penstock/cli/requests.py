@@ -18,14 +18,13 @@ from penstock.declare.effects import told
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.partitions import Interval
+from penstock.model.span import parse_deadline
 from penstock.model.time import (
     BEGIN_US,
     END_US,
     SECOND_US,
     format_duration,
     format_instant,
-    parse_duration,
-    parse_instant,
 )
 
 _STAGES = {"running": "cyan", "queued": "yellow", "waiting": "yellow", "done": "green", "cancelled": "dim"}
@@ -56,7 +55,7 @@ def backfill(
     """Make partitions of a table again, and with them what is made from them."""
     with errors_told(), open_warehouse(project) as warehouse:
         zone = zone_of(warehouse.declared.declarations.config.zone)
-        until = _deadline(deadline, warehouse.clock.now_us(), zone)
+        until = parse_deadline(deadline, warehouse.clock.now_us(), zone)
         asked = warehouse.backfill(table, span, reason=reason, downstream=not only_this, deadline_us=until)
         if json:
             print_json(asked)
@@ -71,27 +70,6 @@ def backfill(
             out.print(f"merged with request {_numbers(found.merged_with)}: what they share is made once")
         if not asked.running:
             out.print("it is done with the next `penstock run`")
-
-
-def _deadline(text: str | None, now_us: int, zone: tzinfo) -> int | None:
-    if text is None:
-        return None
-    try:
-        return now_us + parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        until = parse_instant(text, zone)
-    except ValueError:
-        raise PenstockError(
-            f"{text!r} is not a deadline; write a duration such as 2h, or a time such as 2024-03-08T06:00"
-        ) from None
-    if until <= now_us:
-        now = format_instant(now_us // SECOND_US * SECOND_US, zone)
-        raise PenstockError(
-            f"the deadline {text} is over: it is {now} now; write a later time, or a duration such as 2h"
-        )
-    return until
 
 
 def plan(

@@ -236,6 +236,8 @@ class ProfileConfig(Strict):
     consistent: bool = True
     stale: Literal["mark", "withhold"] = "mark"
     share: Positive = 1.0
+    # Whether those who have a token of it may ask for backfills, and cancel them.
+    requests: Annotated[bool, Field(strict=True)] = False
     success: Positive = 1.0
     rejected: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     missed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

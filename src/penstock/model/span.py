@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from penstock.errors import PenstockError
 from penstock.model.partitions import EVERYTHING, Interval
-from penstock.model.time import instant
+from penstock.model.time import SECOND_US, format_instant, instant, parse_duration, parse_instant
 
 _POINT = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d))?)?)?)?)?", re.ASCII)
 _FORMS = "write for example 2024-03-01..2024-03-07, 2024-03-01, 2024-03, 2024-03-01T10..2024-03-01T15, or all"
@@ -58,3 +59,25 @@ def _point(written: str, text: str, zone: tzinfo) -> Interval:
             start = instant(begin)
             return start, start + width // timedelta(microseconds=1)
     return instant(begin), instant(end)
+
+
+def parse_deadline(text: str | None, now_us: int, zone: tzinfo) -> int | None:
+    """A duration from now, or a time by the clocks of a zone."""
+    if text is None:
+        return None
+    try:
+        return now_us + parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        until = parse_instant(text, zone)
+    except ValueError:
+        raise PenstockError(
+            f"{text!r} is not a deadline; write a duration such as 2h, or a time such as 2024-03-08T06:00"
+        ) from None
+    if until <= now_us:
+        now = format_instant(now_us // SECOND_US * SECOND_US, zone)
+        raise PenstockError(
+            f"the deadline {text} is over: it is {now} now; write a later time, or a duration such as 2h"
+        )
+    return until

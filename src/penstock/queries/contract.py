@@ -130,6 +130,8 @@ class Profile:
     name: str = "default"
     contract: Contract = field(default_factory=Contract)
     share: float = 1.0
+    # Whether it may have partitions made again.
+    requests: bool = False
 
     def __post_init__(self) -> None:
         if self.share <= 0:

@@ -34,6 +34,7 @@ from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
+from penstock.service.requests import Backfill, RequestsDoor, Wishes, number_of
 from penstock.service.wire import (
     ARROW,
     JSON,
@@ -76,6 +77,11 @@ class Api:
                 Route("/v1/tables/{name}/versions", self.publish, methods=["POST"]),
                 Route("/v1/orders", self.orders, methods=["GET"]),
                 Route("/v1/orders/{order}", self.return_order, methods=["DELETE"]),
+                Route("/v1/plans", self.plan, methods=["POST"]),
+                Route("/v1/requests", self.requests, methods=["GET"]),
+                Route("/v1/requests", self.backfill, methods=["POST"]),
+                Route("/v1/requests/{number}", self.request, methods=["GET"]),
+                Route("/v1/requests/{number}", self.cancel, methods=["DELETE"]),
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/healthz", self.health, methods=["GET"]),
@@ -293,6 +299,39 @@ class Api:
         except PenstockError as error:
             raise Refused(404, str(error)) from None
         return JSONResponse(as_plain(order, zone_of(self.warehouse.declared.zone)))
+
+    # What is to be made again
+
+    async def plan(self, request: Request) -> Response:
+        await self._who(request)
+        return JSONResponse(await self._door.plan(await self._body(request, Wishes, "a list of wishes")))
+
+    async def requests(self, request: Request) -> Response:
+        await self._who(request)
+        return JSONResponse(await self._door.listed())
+
+    async def request(self, request: Request) -> Response:
+        await self._who(request)
+        return JSONResponse(await self._door.one(number_of(request.path_params["number"])))
+
+    async def backfill(self, request: Request) -> Response:
+        await self._who_may_change(request)
+        told = await self._door.ask(await self._body(request, Backfill, "a request"))
+        return JSONResponse(told, 201, {"Location": told["links"]["self"]})
+
+    async def cancel(self, request: Request) -> Response:
+        await self._who_may_change(request)
+        return JSONResponse(await self._door.cancel(number_of(request.path_params["number"])))
+
+    async def _who_may_change(self, request: Request) -> None:
+        """Where tokens are used, only profiles of which the project says so cause work."""
+        profile = await self._who(request)
+        if request.state.is_known and not self.front.profiles[profile].requests:
+            raise Refused(403, f"profile `{profile}` may only look; write `requests = true` under [profiles.{profile}]")
+
+    @property
+    def _door(self) -> RequestsDoor:
+        return RequestsDoor(self.warehouse)
 
     async def metrics(self, request: Request) -> Response:
         await self._who(request)

@@ -6,7 +6,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from pydantic import BaseModel
+
 from penstock.queries.outcome import Ending
+from penstock.service.requests import Backfill, Wishes
 from penstock.service.wire import ARROW, JSON, AskedFor, Reported
 
 _PROBLEM = "application/problem+json"
@@ -175,6 +178,54 @@ def description() -> dict[str, Any]:
                     },
                 },
             },
+            "/v1/plans": {
+                "post": {
+                    "operationId": "plan",
+                    "summary": "What backfills would come to; without any, what will run.",
+                    "requestBody": _body("Wishes"),
+                    "responses": {
+                        "200": _json("The plan.", {"type": "object", "required": ["summary", "work", "total_s"]}),
+                        **_problems(400, 401, 413, 415, 422, 503),
+                    },
+                }
+            },
+            "/v1/requests": {
+                "get": {
+                    "operationId": "requests",
+                    "summary": "What was asked for, how far it is, and how long what is pending takes.",
+                    "responses": {
+                        "200": _json("Newest first.", {"type": "object", "required": ["requests", "pending"]}),
+                        **_problems(401, 503),
+                    },
+                },
+                "post": {
+                    "operationId": "backfill",
+                    "summary": "Have partitions made again.",
+                    "requestBody": _body("Backfill"),
+                    "responses": {
+                        "201": _json("It was taken.", _REQUEST),
+                        **_problems(400, 401, 403, 413, 415, 422, 503),
+                    },
+                },
+            },
+            "/v1/requests/{number}": {
+                "parameters": [
+                    {"name": "number", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
+                ],
+                "get": {
+                    "operationId": "request",
+                    "summary": "How far a request is.",
+                    "responses": {"200": _json("The request.", _REQUEST), **_problems(400, 401, 404, 503)},
+                },
+                "delete": {
+                    "operationId": "cancel",
+                    "summary": "Take a request back: what has not run yet is dropped, unless something else needs it.",
+                    "responses": {
+                        "200": _json("The request.", _REQUEST),
+                        **_problems(400, 401, 403, 404, 409, 422, 503),
+                    },
+                },
+            },
             "/metrics": {
                 "get": {
                     "operationId": "metrics",
@@ -201,8 +252,10 @@ def description() -> dict[str, Any]:
         },
         "components": {
             "schemas": {
-                **_asked_for(),
-                "Reported": Reported.model_json_schema(),
+                **_schemas_of(AskedFor),
+                **_schemas_of(Wishes),
+                **_schemas_of(Backfill),
+                **_schemas_of(Reported),
                 "Query": _QUERY,
                 "Problem": _PROBLEM_SCHEMA,
             },
@@ -219,10 +272,14 @@ def _version() -> str:
         return "0"
 
 
-def _asked_for() -> dict[str, Any]:
-    """The body of a query, and what it is made of."""
-    schema = AskedFor.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {**schema.pop("$defs", {}), "AskedFor": schema}
+def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
+    """A body, and what it is made of."""
+    schema = body.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**schema.pop("$defs", {}), body.__name__: schema}
+
+
+def _body(name: str) -> dict[str, Any]:
+    return {"required": True, "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
 
 
 def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -254,6 +311,7 @@ _WAITING = {
     "description": "Rows that are there but not used yet, as another source has not come as far.",
     "items": {"type": "object", "required": ["table", "source", "rows", "exact", "waits_for", "upto_us"]},
 }
+_REQUEST: dict[str, Any] = {"type": "object", "required": ["request", "table", "stage", "made", "left", "waits"]}
 _INSTANT = {"type": ["integer", "null"], "description": "Microseconds since 1970, UTC."}
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
