@@ -228,7 +228,9 @@ class Warehouse:
         """Why its last update ran, what is pending and why it waits."""
         definition = self._definition(table)
         state = self.state()
-        return explain(state, table, self.clock.now_us(), definition.how, self.waiting([table], state))
+        found = explain(state, table, self.clock.now_us(), definition.how, self.waiting([table], state))
+        problem = self._not_followed(table) if definition.table.external else ""
+        return replace(found, lines=(*found.lines, problem)) if problem else found
 
     def waiting(self, tables: Iterable[str] | None = None, state: State | None = None) -> tuple[WaitingRows, ...]:
         """The rows that these tables (or all) do not use yet, because another source has not come as far."""
@@ -504,6 +506,12 @@ class Warehouse:
         """Why the outside job does not know of its order yet; empty if it does, or polls."""
         with self.store.read() as conn:
             return self.store.fact(conn, f"telling {order.table}") or ""
+
+    def _not_followed(self, table: str) -> str:
+        from penstock.engine.external.follow import problem_fact
+
+        with self.store.read() as conn:
+            return self.store.fact(conn, problem_fact(table)) or ""
 
     def return_order(self, order: str, *, failed: str | None = None) -> Order:
         """Give a work order back: it is issued anew with the newest inputs; with `failed` later, as after a failed update."""

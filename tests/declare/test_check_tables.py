@@ -225,7 +225,7 @@ columns = "router string, day timestamp, score double"
         (SCORES + 'group = "g"', ["tables/scores.toml:6: table `scores` is made by others: `group` is for tables that are made here"]),
         (SCORES.replace("columns", "# columns"), ['tables/scores.toml:1: table `scores` is made by others, so it must say its `columns`: columns = "router string, day timestamp, score double"']),
         (SCORES.replace('time = "day"', ""), ["tables/scores.toml:3: table `scores` has partition 'day' but no `time`: name the column that says which partition a row is in"]),
-        (SCORES + 'data = "file"', ["tables/scores.toml:6: `data`: 'file' is no place where rows are; expected one of files, lake, elsewhere, folder PATH; did you mean `files`?"]),
+        (SCORES + 'data = "file"', ["tables/scores.toml:6: `data`: 'file' is no place where rows are; expected one of files, lake, elsewhere, folder PATH, replica PATH; did you mean `files`?"]),
         (SCORES + 'data = "folder"', ["tables/scores.toml:6: `data`: 'folder' names no place; write for example \"folder exports/scores\""]),
         (SCORES + 'webhook = "localhost:9"', ["tables/scores.toml:6: `webhook`: 'localhost:9' is not an address; write for example \"http://127.0.0.1:9000/orders\""]),
         (SCORES + 'command = "x"\nwebhook = "http://h/"', ["tables/scores.toml:7: table `scores` has both a command and a webhook; its work orders go to one of them"]),

@@ -13,7 +13,7 @@ from penstock.declare.project import Declarations
 _OURS = ("feed", "group", "guarantee", "cost")
 
 # Where we see ourselves what others publish.
-_FOLLOWED = ("lake", "project", "replica")
+_FOLLOWED = ("lake", "replica")
 
 
 def external_problems(table: TableDeclaration, declarations: Declarations) -> Iterator[Problem]:

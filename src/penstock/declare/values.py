@@ -152,7 +152,7 @@ def _absent(value: Any) -> Any:
 
 # Where the rows of a table are that others make; the second kind names a place.
 DATA = ("files", "lake", "elsewhere")
-PLACED = ("folder",)
+PLACED = ("folder", "replica")
 
 
 def _data(value: Any) -> Any:

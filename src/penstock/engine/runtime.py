@@ -43,6 +43,7 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
 from penstock.engine.declarations import declared, restored_state
+from penstock.engine.external.follow import Followed
 from penstock.engine.external.lake import Lake
 from penstock.engine.external.report import Reports
 from penstock.engine.external.tell import Telling
@@ -142,6 +143,7 @@ class Runtime:
         )
         self.lookout = self._lookout()
         self.lake = Lake(warehouse, store, catalogue)
+        self.followed = Followed(warehouse, store, catalogue)
         self._watched_at = float("-inf")
         self.telling = Telling(warehouse, store, self._command_failed, self.wake)
 
@@ -438,11 +440,13 @@ class Runtime:
         self.telling.keep_up(open_orders(state))
 
     def _watch_others(self) -> bool:
-        """Commits to the catalogue that are not ours."""
+        """Commits to the catalogue that are not ours, and versions of tables of other projects."""
         if monotonic() - self._watched_at < self.pace.log_s:
             return False
         self._watched_at = monotonic()
-        if not self.lake.look(self.controller.state, self.owner):
+        state = self.controller.state
+        lake = self.lake.look(state, self.owner)
+        if not (self.followed.look(state, self.owner, self.clock.now_us()) or lake):
             return False
         self.tail()
         return True

@@ -71,7 +71,7 @@ class Reports:
         partitions = self._partitions(spans)
         report = Report(table, partitions, order, version, inputs or {})
         kind, _, place = definition.table.external.partition(" ")
-        if kind in ("lake", "project", "replica"):
+        if kind in ("lake", "replica"):
             said = definition.table.external
             raise PenstockError(f'`{table}` follows what others publish (data = "{said}"), so nothing is reported')
         if kind != "files" and files:
