@@ -54,7 +54,11 @@ def test_orders_and_reports_over_http(site: Site) -> None:
             written = tokens.add(conn, "default", "a job", 1)[1]
         assert client.get("/v1/orders").status_code == 401
         assert client.post(here, json={}).status_code == 401
-        assert client.get("/v1/orders", headers={"Authorization": f"Bearer {written}"}).status_code == 200
+        bearer = {"Authorization": f"Bearer {written}"}
+        assert client.get("/v1/orders", headers=bearer).status_code == 200
+        # A token that may only look changes nothing.
+        assert client.post(here, json={}, headers=bearer).status_code == 403
+        assert client.delete("/v1/orders/job-000001", headers=bearer).status_code == 403
     assert rows(site, "scores") == [("a", "2024-03-01", 0.9)]
 
 

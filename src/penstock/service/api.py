@@ -259,7 +259,7 @@ class Api:
         return JSONResponse({"orders": [as_plain(order, zone) for order in found]})
 
     async def publish(self, request: Request) -> Response:
-        await self._who(request)
+        await self._who_may_change(request)
         body = await self._body(request, Reported, "a report")
         done = await to_thread.run_sync(self._publish, request.path_params["name"], body)
         return JSONResponse(asdict(done), 201)
@@ -290,7 +290,7 @@ class Api:
             raise Refused(422, str(error)) from None
 
     async def return_order(self, request: Request) -> Response:
-        await self._who(request)
+        await self._who_may_change(request)
         failed = request.query_params.get("failed")
         try:
             order = await to_thread.run_sync(

@@ -143,7 +143,7 @@ def description() -> dict[str, Any]:
                     },
                     "responses": {
                         "201": _json("It is published.", {"type": "object", "required": ["table", "version"]}),
-                        **_problems(400, 401, 404, 409, 413, 415, 422, 503),
+                        **_problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
                     },
                 },
             },
@@ -174,7 +174,7 @@ def description() -> dict[str, Any]:
                     ],
                     "responses": {
                         "200": _json("The order.", {"type": "object", "required": ["order"]}),
-                        **_problems(400, 401, 404, 503),
+                        **_problems(400, 401, 403, 404, 503),
                     },
                 },
             },
