@@ -241,15 +241,16 @@ class World:
     def crash(self) -> None:
         """The process dies and another one folds the log again, from the start or from a saved state."""
         before = dump(self.state)
+        number, saved = 0, None
         if self.snapshots and self.rng.random() < 0.7:
             number, saved = self.rng.choice(self.snapshots)
-            state = load(json.loads(json.dumps(saved))).fold(self.log[number:])
-        else:
-            state = State().fold(self.log)
-        after = dump(state)
+        controller = Controller(load(json.loads(json.dumps(saved))) if saved is not None else None, self.policy)
+        for applied, event in self.log[number:]:
+            controller.apply(event, applied)
+        after = dump(controller.state)
         after["now_us"] = before["now_us"]  # the clock of a decision that started nothing is not in the log
         assert after == before, "folding the log again gives another state"
-        self.controller = Controller(state, self.policy)
+        self.controller = controller
         # Outside jobs go on.
         self.running = {name: found for name, found in self.running.items() if found[0].kind == "order"}
         self.emit(RunStarted(self.tick(), "again"))

@@ -9,16 +9,17 @@ from itertools import pairwise
 import pytest
 
 from penstock.control.controller import Controller
-from penstock.control.events import FileArrived, UpdateFinished, UpdateStarted, WarehouseDeclared
+from penstock.control.events import FileArrived, RunStarted, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.control.outlook import LearnedOutlook
 from penstock.control.replay import replay
+from penstock.control.snapshot import dump, load
 from penstock.control.views.recovery import assumed
 from penstock.model.tables import Feed, Table
 from penstock.model.time import MINUTE_US, SECOND_US
 from penstock.papers.recovery import adaptive
 from penstock.papers.recovery.aus import PARAMETERS, section7
 from penstock.requests.job import FeedFile
-from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.scheduling.policies import PolicyNameError, bound, find_policy
 from penstock.scheduling.recovery.modes import Modes
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, SimTable
@@ -169,3 +170,23 @@ def test_the_policy_reserves_what_the_bounds_assume() -> None:
     assert reserved.tasks == proven.tasks and reserved.merged_us == proven.merged_us
     costs = {task.table: task.cost_us / SECOND_US for task in reserved.tasks}
     assert costs["often"] >= learned["often"].usual_s + 3 * learned["often"].spread_s
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "adaptive(plain)"])
+def test_modes_releases_and_what_is_owed_survive_a_restart(policy: str) -> None:
+    """A process ends in the middle of a recovery. What the next one starts from is what the first one knew."""
+    scenario = section7(PARAMETERS, 3_000.0, "random")
+    simulation = Simulation(replace(scenario, horizon_s=8_900.0), find_policy(policy), 5, keep_log=True)
+    simulation.run()
+    before = simulation.controller.memory
+    assert before.recovering
+    # The state of a simulation was declared under another policy.
+    simulation.controller.state.declaration.policy = policy
+    state = load(json.loads(json.dumps(dump(simulation.controller.state))))
+    again = Controller(state, bound(find_policy(policy), state.graph), simulation.outlook)
+    assert again.memory.dump() == before.dump()
+    now = simulation.kernel.now_us + 1
+    running = {name for name in before.tasks if before[name].busy}
+    again.apply(RunStarted(now, "second"))
+    assert running and not any(again.memory[name].busy for name in running)
+    assert [*again.memory.recovering] == [*before.recovering] and again.memory.owed == before.owed

@@ -78,20 +78,34 @@ class Controller:
         self.state.touch(self.state.tables)
         self._follow = getattr(self.policy, "follow", None)
         if self._follow is not None:
-            self._begin(self.state.now_us)
+            exact = self.state.runs.followed.get("applied") == self.state.applied
+            self._begin(None if exact else self.state.now_us)
+        else:
+            self.state.runs.follow(None)
 
-    def _begin(self, at_us: int) -> None:
-        """A policy that follows what happens starts from what is known now. Not at the state's own time, which also
-        moves with decisions that are not on record."""
-        state = self.state
-        self._memory = guard.attempt(self.policy.begin, state.tracks, self.outlook)  # type: ignore[attr-defined]
-        for name in state.graph.updated_with:
-            self._tell(Fact(at_us, name, "lags", self._lag_us(name)))
-            if any(
-                table.running is not None and table.running.job.kind != "upkeep"
-                for table in (state.tables[each] for each in state.graph.grouped_with(name))
-            ):
-                self._tell(Fact(at_us, name, "starts", 0))
+    def _begin(self, at_us: int | None) -> None:
+        """A policy that follows what happens starts from what is known now, and from what it remembers: also of the process
+        before, if that went by such a policy. Not at the state's own time, which also moves with decisions that are not on
+        record. Without a time, nothing happened since."""
+        state, policy = self.state, self.policy
+        before = state.runs.remembered
+        if before.get("applied") != state.applied:
+            before = {}  # it missed what happened since
+        self._memory = guard.attempt(policy.begin, state.tracks, self.outlook)  # type: ignore[attr-defined]
+        runs = {name for name in state.graph.updated_with if self._runs(name)}
+        resume = getattr(policy, "resume", None) if before else None
+        if resume is not None:
+            guard.attempt(resume, self._memory, before["memory"], runs, at_us)
+        if at_us is not None:
+            for name in state.graph.updated_with:
+                self._tell(Fact(at_us, name, "lags", self._lag_us(name)))
+                if resume is None and name in runs:
+                    self._tell(Fact(at_us, name, "starts", 0))
+        state.runs.follow(self._memory)
+
+    def _runs(self, name: str) -> bool:
+        tables = (self.state.tables[each] for each in self.state.graph.grouped_with(name))
+        return any(table.running is not None and table.running.job.kind != "upkeep" for table in tables)
 
     def _tell(self, fact: Fact) -> None:
         assert self._follow is not None

@@ -306,6 +306,8 @@ class PremiseWatch:
         state = self.controller.state
         if self._broken or not state.void:
             return
+        if state.faults.open:
+            return
         if self._unclean:
             # Whether a track is free, and no released update waits for one.
             asked = self._modes.fork()

@@ -59,12 +59,25 @@ class Runs:
         self.busy: dict[int, Running] = {}
         # What the policy remembers, and the jobs that ended since its last decision on record, by number of the event.
         self.memory: Mapping[str, Any] = {}
+        # What a policy that follows what happens remembered when the state was saved, and as of which event; what it remembers now.
+        self.followed: dict[str, Any] = {}
+        self._follows: Any = None
         self.unseen: dict[int, FinishedJob] = {}
 
     @property
     def on_tracks(self) -> dict[int, Running]:
         """What runs on tracks of ours, and not with an outside job."""
         return {track: running for track, running in self.busy.items() if track >= 0}
+
+    def follow(self, memory: Any) -> None:
+        self._follows, self.followed = memory, {}
+
+    @property
+    def remembered(self) -> dict[str, Any]:
+        """What a policy that follows what happens remembers, in plain values, as of which event; empty if it cannot be written
+        down."""
+        dump = getattr(self._follows, "dump", None)
+        return self.followed if dump is None else {"applied": self.ledger.applied, "memory": dump()}
 
     def started(self, event: UpdateStarted) -> None:
         self.jobs += 1

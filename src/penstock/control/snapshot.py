@@ -29,7 +29,7 @@ from penstock.requests.tablestate import Restated, Running, TableState, UpdateCo
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 16
+FORMAT = 17
 
 _PLAIN = (
     "edge_us",
@@ -89,6 +89,7 @@ def dump(state: State) -> dict[str, Any]:
         "ended": list(state.backfills.ended),
         "busy": [_dump_running(running) for running in state.busy.values()],
         "memory": dict(state.memory),
+        "followed": state.runs.remembered,
         "unseen": [[number, *done] for number, done in state.unseen.items()],
         "awaited": state.awaited.dump(),
         "demand": state.demand.plain(),
@@ -130,6 +131,7 @@ def load(data: dict[str, Any]) -> State:
     ledger.requests = {entry["number"]: _load_request(entry) for entry in data["requests"]}
     state.backfills.ended = deque(data["ended"])
     runs.memory = dict(data["memory"])
+    runs.followed = dict(data["followed"])
     runs.unseen = {number: FinishedJob(*done) for number, *done in data["unseen"]}
     state.awaited.load(data["awaited"])
     reading.demand = Demand.of_plain(data["demand"])

@@ -6,6 +6,7 @@ import json
 
 from sqlalchemy import Connection
 
+from penstock.control.controller import Controller
 from penstock.control.events import WarehouseDeclared
 from penstock.control.snapshot import FORMAT, load
 from penstock.control.state import State
@@ -43,6 +44,18 @@ def declared(
 
 
 # The state of a project as the store has it: what `status`, `explain` and a restarting process begin with.
+
+
+def restored_controller(store: Store) -> Controller:
+    """The last saved state with its policy, which sees everything that the log has since: so it goes on as if there had been no
+    other process."""
+    with store.read() as conn:
+        saved = store.saved_state(conn)
+        good = saved is not None and saved[1].get("format") == FORMAT
+        controller = Controller(load(saved[1]) if saved is not None and good else None)
+        for number, event in store.events(conn, controller.state.applied):
+            controller.apply(event, number)
+    return controller
 
 
 def restored_state(store: Store, known: State | None = None) -> State:

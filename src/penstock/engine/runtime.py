@@ -42,7 +42,7 @@ from penstock.engine.arrivals.intake import Arrivals, offered
 from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
-from penstock.engine.declarations import declared, restored_state
+from penstock.engine.declarations import declared, restored_controller, restored_state
 from penstock.engine.external.follow import Followed
 from penstock.engine.external.lake import Lake
 from penstock.engine.external.report import Reports
@@ -162,7 +162,7 @@ class Runtime:
         self.identity.check()
         check_presence(self.store, self.catalogue)
         self.identity.taken_by(self.owner)
-        self.controller = Controller(restored_state(self.store))
+        self.controller = restored_controller(self.store)
         self.watch = FeedWatch(self.controller.state)
         self.premises = PremiseWatch(self.controller)
         self._saved = self.controller.state.applied
@@ -362,7 +362,7 @@ class Runtime:
     def _take_up(self, fault: WorldFault) -> None:
         """Go on where the project is: what was decided when the store went away may not be on record, or be so without a track that does it."""
         self._lock.regain()
-        self.controller = Controller(restored_state(self.store))
+        self.controller = restored_controller(self.store)
         self.watch = FeedWatch(self.controller.state)
         self.premises = PremiseWatch(self.controller)
         self._saved = self.controller.state.applied

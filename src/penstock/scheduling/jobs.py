@@ -397,6 +397,9 @@ class UpdatePolicy(Protocol):
     begin(tracks, outlook) and follow(memory, fact, outlook)
                                a memory that follows every fact in the order of the log, decision or not, and which
                                decisions only read: `begin` makes it, `follow` changes it
+    resume(memory, before, runs, at_us)
+                               a new memory goes on from what `memory.dump()` was before, in this process or the last one;
+                               `runs` are the tables that are updated now, `at_us` is None if nothing happened since
     """
 
     def decide(self, situation: Situation) -> Decision: ...

@@ -169,6 +169,8 @@ def doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
                 rhythm = heard.heard.rhythm() if heard is not None else None
                 often = f', for example period = "{format_duration(rhythm.period_us)}"' if rhythm is not None else ""
                 found[name] = f"nobody declared how often files of feed `{table.feed}` come: write its period{often}"
+            elif table.external:
+                found[name] = f"`{each}` is made outside, and nobody knows how long that takes"
             elif not table.is_base and not cuttable(graph, each) and _length_us(table) > graph.periods_us[each]:
                 period, grain = format_duration(graph.periods_us[each]), table.partition
                 found[name] = (

@@ -122,7 +122,7 @@ class Modes:
             "owed": sorted(self.owed),
         }
 
-    def restore(self, data: dict[str, Any]) -> None:
+    def restore(self, data: Mapping[str, Any]) -> None:
         """Go on from what was dumped, as far as the tables are the same."""
         known = self.tasks.keys()
         self.now_us, self._news = data["now_us"], known & set(data["news"])

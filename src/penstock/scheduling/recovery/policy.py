@@ -13,7 +13,7 @@ period: nothing is proven then, but nobody starves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from math import ceil
 from typing import Any, Literal
@@ -126,6 +126,15 @@ class Adaptive:
         )
         memory.version = _version(outlook)
         return memory
+
+    def resume(self, memory: Modes, before: Mapping[str, Any], runs: Collection[str], at_us: int | None) -> None:
+        """Go on from what was remembered, by this process or one before. Updates that ran and do not run any more have ended."""
+        memory.restore(before)
+        for table in memory.tasks:
+            if memory[table].busy and table not in runs:
+                memory.ends(memory.now_us if at_us is None else at_us, table, memory[table].lag_us)
+            elif table in runs and not memory[table].busy:
+                memory.starts(memory.now_us if at_us is None else at_us, table)
 
     def _tasks(self, model: Model) -> tuple[RecoveryTask, ...]:
         return model.with_thresholds().tasks if self.plain else model.tasks
