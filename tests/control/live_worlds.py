@@ -11,23 +11,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 
+from penstock.control.audit import Audit
 from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
     Event,
-    FeedCameBack,
-    FeedPaused,
-    FeedWentOut,
-    GuaranteeVoided,
     RefreshRequested,
     RunStarted,
     StartUpdate,
-    UpdateFinished,
-    UpdateStarted,
 )
-from penstock.control.premises import UNEXPLAINED, PremiseWatch
+from penstock.control.premises import PremiseWatch
 from penstock.control.views.health import FeedWatch
-from penstock.control.views.recovery import recoveries
 from penstock.model.graph import Graph
 from penstock.requests.job import Job
 from penstock.scheduling.policies import find_policy
@@ -126,35 +120,17 @@ def _above(sources: Mapping[str, tuple[str, ...]], name: str) -> set[str]:
     return {s for one in sources.get(name, ()) for s in ({one} | _above(sources, one))}
 
 
-@dataclass
-class Seen:
-    """What happened to promises."""
-
-    wrong: list[str] = field(default_factory=list)
-    used: dict[str, list[float]] = field(default_factory=dict)
-    voided: list[str] = field(default_factory=list)
-    promised_s: float = 0.0
-
-    def use(self, what: str, part: float, said: str) -> None:
-        self.used.setdefault(what, []).append(part)
-        if part > 1:
-            self.wrong.append(f"{part:.3f} of {what}: {said}")
-
-
 class Live(Simulation):
     """The world under `adaptive`, with the watch on its premises, and what was promised of it."""
 
     def __init__(self, scenario: Promised, seed: int) -> None:
-        self.seen = Seen()
-        self._jobs: dict[str, tuple[str, int, int]] = {}
         self._given_up: set[str] = set()
-        # By table when it must have recovered, and how stale it may be from then on.
-        self._recovers: dict[str, tuple[int, int, int]] = {}
         super().__init__(scenario, find_policy("adaptive"), seed, keep_log=True)
         state = self.controller.state
         state.reading.updates, state.declaration.policy = "demand", "adaptive"
         self.outages = FeedWatch(state)
         self.premises = PremiseWatch(self.controller)
+        self.audit = Audit(self.controller, self.premises)
         self.promised_scenario = scenario
         self.chance = chance = Random(seed + 1)
         self.apply(RunStarted(0, "first"))
@@ -205,63 +181,16 @@ class Live(Simulation):
         if job.id not in self._given_up:
             super()._fail(now_us, job, took_us)
 
-    # What was promised
-
     def apply(self, event: Event) -> None:
-        premises = getattr(self, "premises", None)
-        if premises is None:
-            super().apply(event)
-            return
-        if isinstance(event, UpdateFinished):
-            self._check(event)
+        audit: Audit | None = getattr(self, "audit", None)
+        if audit is not None:
+            audit.before(event)
         super().apply(event)
-        if isinstance(event, UpdateStarted):
-            progress = self.controller.memory[event.job.table]
-            if progress.runs and progress.last is not None and event.job.kind != "upkeep":
-                self._jobs[event.job.id] = (event.job.table, *progress.last)
-        elif isinstance(event, GuaranteeVoided):
-            self.seen.voided.append(event.because)
-            if UNEXPLAINED in event.because:
-                self.seen.wrong.append(f"{event.at_us / 1e6:.3f}: {event.because}")
-            if event.extent != "outage":
-                self._recovers.clear()
-        elif isinstance(event, FeedWentOut | FeedPaused | RunStarted):
-            self._recovers.clear()
-        elif isinstance(event, FeedCameBack):
-            bounds = premises.bounds()
-            for one in recoveries(self.controller.state, event.at_us):
-                if one.latest_end_us is not None and one.table in bounds:
-                    self._recovers[one.table] = (event.at_us, one.latest_end_us, bounds[one.table].recovered_us)
-
-    def _check(self, event: UpdateFinished) -> None:
-        state, premises = self.controller.state, self.premises
-        assert premises is not None
-        promised = premises.promised()
-        for publication in event.publications:
-            name, edge = publication.table, state.tables[publication.table].edge_us
-            if edge is None:
-                continue
-            stale = event.at_us - edge
-            if name in promised:
-                self.seen.use("staleness", stale / promised[name].staleness_us, f"{name} at {event.at_us / 1e6:.3f}")
-            if name in self._recovers:
-                since, latest, most = self._recovers[name]
-                if event.at_us > latest:
-                    self.seen.use("recovered staleness", stale / most, f"{name} at {event.at_us / 1e6:.3f}")
-                if stale > most:
-                    used = (event.at_us - since) / (latest - since)
-                    self.seen.use("recovery", used, f"{name} at {event.at_us / 1e6:.3f}")
-        if event.job in self._jobs and not any(void.extent == "all" for void in state.void.values()):
-            table, release, deadline = self._jobs.pop(event.job)
-            bound = premises.bounds().get(table)
-            if bound is not None:
-                tardy = max(0, event.at_us - deadline) / bound.tardiness_us
-                self.seen.use("tardiness", tardy, f"{table} at {event.at_us / 1e6:.3f}")
-                response = (event.at_us - release) / bound.response_us
-                self.seen.use("response", response, f"{table} at {event.at_us / 1e6:.3f}")
+        if audit is not None:
+            audit.after(event)
 
 
-def lived(seed: int) -> Seen:
+def lived(seed: int) -> Audit:
     live = Live(world(seed), seed)
     live.run()
-    return live.seen
+    return live.audit

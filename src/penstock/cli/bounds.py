@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import tzinfo
@@ -15,11 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.control.audit import Audit, Margin, audited
 from penstock.control.promises import Void
 from penstock.control.views.health import clock
 from penstock.control.views.recovery import assumed, broken, guarantees
 from penstock.model.grain import zone_of
-from penstock.model.time import SECOND_US, format_duration, parse_duration
+from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
 
 _COLOUR = {
@@ -42,11 +44,17 @@ def bounds(
         str | None, typer.Option(help="How long feeds are out, such as 2h: when is all recovered?")
     ] = None,
     tracks: Annotated[int | None, typer.Option(help="Other than the project says.", min=1)] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Whether the log kept what was promised, and by what margin.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """How stale each table can become and how long recovery can take; which freshness targets that proves."""
     with errors_told():
         length_us = _duration(outage)
+        if verify:
+            _verify(project, json)
+            return
         with open_warehouse(project) as warehouse:
             state = warehouse.state()
             learned = {name: table.cost for name, table in state.tables.items()}
@@ -71,6 +79,51 @@ def bounds(
     else:
         now_us, zone = warehouse.clock.now_us(), zone_of(warehouse.declared.declarations.config.zone)
         _print(report, [*void_lines(state.void, now_us, zone), *violation_lines(violated)])
+
+
+def _verify(project: Path, json: bool) -> None:
+    """Hold every update and every table of the log against what was promised of it then."""
+    with open_warehouse(project) as warehouse:
+        zone = zone_of(warehouse.declared.declarations.config.zone)
+        with warehouse.store.read() as conn:
+            audit = audited(warehouse.store.events(conn))
+    if json:
+        margins = [asdict(margin) for margin in audit.margins.values()]
+        broken = [asdict(each) for each in audit.broken]
+        print_json({"margins": margins, "voided": [asdict(each) for each in audit.voided], "broken": broken})
+    else:
+        _print_audit(audit, zone)
+    if audit.broken:
+        raise typer.Exit(1)
+
+
+def _print_audit(audit: Audit, zone: tzinfo) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("table")
+    for column in ("updates", "tardy", "response", "behind", "recovery"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name in sorted({margin.table for margin in audit.margins.values()}):
+        found = {what: margin for (one, what), margin in audit.margins.items() if one == name}
+        parts = (found.get(what) for what in ("tardiness", "response", "staleness", "recovery"))
+        updates = str(found["response"].times) if "response" in found else "-"
+        table.add_row(name, updates, *("-" if part is None else f"{part.used:.0%}" for part in parts))
+    if audit.margins:
+        out.print(table)
+        out.print(Text("the largest part of each bound that was ever used, while it was promised", style="dim"))
+    else:
+        out.print("nothing was promised in this log: `penstock bounds` says why")
+    for (because, names), count in Counter((event.because, event.tables) for event in audit.voided).items():
+        times = f" ({count} times)" if count > 1 else ""
+        out.print(Text(f"void{times}: {', '.join(names)}: {because}", style="yellow"))
+    for each in audit.broken:
+        when = format_instant(each.at_us // SECOND_US * SECOND_US, zone)
+        if isinstance(each, Margin):
+            said = f"{each.table}: {each.used:.0%} of what was promised of its {each.what}"
+        else:
+            said = each.because
+        out.print(Text(f"{when}: {said}", style="bold red"))
+    if audit.margins and not audit.broken:
+        out.print("every promise was kept, or was told to be void before", style="green")
 
 
 def _cores(spark: Mapping[str, object]) -> int | None:

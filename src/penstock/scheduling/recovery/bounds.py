@@ -1,4 +1,4 @@
-"""What is proven before anything runs (Leontyev, Johnson, Anderson 2010, Sec. IV to VI, and what was added: docs/theory.md).
+"""What is proven before anything runs (Leontyev, Johnson, Anderson 2010, Sec. IV to VI, and what was added: docs/recovery-theory.md).
 
     tardiness  Y = e + (sum of the m longest jobs - the shortest) / (m - sum of the m - 1 largest shares W)      Theorem 1
     response   Theta = p + Y                                                                                      Lemma 1
