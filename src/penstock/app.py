@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.engine.commands.feeds import Retried
     from penstock.engine.desk.answer import Answer
     from penstock.engine.desk.front import Front
+    from penstock.engine.desk.question import Reader
     from penstock.engine.external.report import Handed, Reports
     from penstock.engine.runtime import Pace, Runtime
     from penstock.engine.upkeep.replication import ReplicaStatus
@@ -307,7 +308,8 @@ class Warehouse:
     def profiles(self) -> dict[str, Profile]:
         return profiles(self.declared.declarations.config.profiles)
 
-    def open_front(self, wake: Callable[[], None] = lambda: None) -> Front:
+    def open_front(self, wake: Callable[[], None] | None = None) -> Front:
+        """The front door; `wake` tells the loop in this process that the log has news."""
         from penstock.engine.desk.front import Front, FrontSettings
 
         check_presence(self.store, self.catalogue)
@@ -321,17 +323,44 @@ class Warehouse:
             most_rows=queries.most_rows,
             longest_us=queries.longest,
             most_waiting=queries.most_waiting,
+            inline_bytes=queries.inline_bytes,
+            kept_bytes=queries.kept_bytes,
+            disk_bytes=queries.disk_bytes,
+            files_kept_us=queries.files_kept,
         )
         return Front(
             self.declared,
             self.store,
             self.catalogue,
-            lambda: self.spark,
+            lambda: self._reader(updating=wake is not None),
             self.clock,
             settings,
             self.profiles,
-            wake,
+            wake or (lambda: None),
         )
+
+    def _reader(self, updating: bool) -> Reader:
+        """What runs queries: a process of its own, unless there is a session that was given, or a cluster."""
+        declarations = self.declared.declarations
+        config = declarations.config
+        master = config.spark.get("master", config.spark.get("spark.master", "local"))
+        if self._given is not None or not str(master).startswith("local"):
+            from penstock.engine.spark.queries import SparkReader
+
+            return SparkReader(self.spark, config.zone, config.queries.functions)
+        from penstock.engine.desk.query_process import BEHIND_UPDATES, ProcessSettings, QueryProcess
+
+        queries = config.queries
+        settings = ProcessSettings(
+            declarations.state_folder / "queries",
+            config.spark,
+            config.zone,
+            queries.functions,
+            queries.memory,
+            queries.disk_bytes,
+            BEHIND_UPDATES if updating else 0,
+        )
+        return QueryProcess(settings)
 
     # The past
 

@@ -11,7 +11,7 @@ from penstock.declare.spark_settings import is_harmless, refused
 from tests.conftest import Write
 
 HARMLESS = """
-    master driver.memory driver.cores driver.maxResultSize executor.memory executor.instances memory.fraction cores.max ui.enabled ui.port
+    master driver.memory driver.cores driver.maxResultSize executor.memory executor.instances memory.fraction cores.max ui.port
     eventLog.enabled eventLog.dir default.parallelism sql.shuffle.partitions sql.adaptive.enabled sql.adaptive.coalescePartitions.enabled
     network.timeout rpc.message.maxSize kryoserializer.buffer.max serializer local.dir log.level scheduler.mode dynamicAllocation.enabled
     jars jars.packages files archives submit.pyFiles kubernetes.namespace yarn.queue hadoop.fs.s3a.access.key hadoop.fs.s3a.endpoint
@@ -57,3 +57,9 @@ def test_check_tells_the_line(project: Write, line: str, told: str) -> None:
     folder = project({"penstock.toml": f"name = 'x'\n[spark]\ndriver.memory = '1g'\n{line}\n"})
     problems = [str(problem) for problem in check(Path(folder)) if problem.severity == "error"]
     assert len(problems) == 1 and problems[0].startswith(f"penstock.toml:4: {told}"), problems
+
+
+def test_the_page_of_spark_stays_off() -> None:
+    """Whoever opens it sees every query."""
+    for key in ("ui.enabled", "spark.ui.enabled"):
+        assert [name for name, why in refused({key: True}) if "page" in why] == [key]

@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.engine.desk import lanes
-from penstock.engine.desk.answer import ResultRows
 from penstock.engine.desk.front import Front, FrontSettings
+from penstock.engine.desk.question import Question, ResultRows
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import SECOND_US
 from penstock.queries.choice import Way
@@ -33,23 +32,19 @@ WITH_REFRESH = ("default", "on-demand", "admission+on-demand", "unit+on-demand")
 
 
 class Reader:
-    """In the place of Spark. Queries of what is `held` take until it is let go."""
+    """In the place of Spark. Queries take until they are let go, if they are `held`."""
 
     held = threading.Event()
+    is_alive = True
 
-    def __init__(self, *_: Any) -> None:
-        pass
-
-    def bind(self, group: str, what: str) -> None:
-        pass
-
-    def frame(self, *_: Any) -> None:
+    def answer(self, question: Question) -> ResultRows:
         self.held.wait()
-
-    def collect(self, frame: None, limit: int) -> ResultRows:
         return ResultRows(pa.table({"n": [1]}), ("bigint",), count=1)
 
-    def forget(self, read: Any) -> None:
+    def cancel(self, group: str) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -72,8 +67,6 @@ class ByHand(Front):
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(lanes, "SparkReader", Reader)
-    monkeypatch.setattr(lanes, "cancel", lambda session, group: None)
     # Every update takes half a second, and every lot is the same.
     ticks = count()
     monkeypatch.setattr("penstock.engine.updates.executor.perf_counter", lambda: next(ticks) * 0.5)
@@ -89,7 +82,7 @@ def open_door(site: Site, process: InlineRuntime, policy: str) -> Iterator[tuple
     process.run(until_idle=True)
     hand = Hand(site.clock.now_us())
     settings = FrontSettings(policy=policy)
-    front = ByHand(process.warehouse, process.store, process.catalogue, lambda: None, hand, settings)  # type: ignore[arg-type,return-value]
+    front = ByHand(process.warehouse, process.store, process.catalogue, Reader, hand, settings)  # type: ignore[arg-type]
     try:
         yield front, hand
     finally:

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.engine.runtime import Pace, Runtime
+from penstock.service.limits import Limits
 from penstock.service.serve import served
-from penstock.service.wire import Limits
 from tests.engine.shop import FILES, put, sales
 
 T = datetime(2024, 3, 1, 10, 30, tzinfo=UTC)

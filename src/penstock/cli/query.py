@@ -90,7 +90,10 @@ def query(
         if replica is None:
             warehouse.understand(sql)
         with working("Starting Spark"):
-            _ = warehouse.spark
+            if replica is None and at is None:
+                warehouse.front.prepare(1)()
+            else:
+                _ = warehouse.spark
         zone = zone_of(warehouse.declared.declarations.config.zone)
         if replica is not None or at is not None:
             with working("Running"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -20,9 +21,13 @@ from penstock.cli.common import (
     working,
 )
 from penstock.cli.run import stop_on_signals, tell_store_fault
+from penstock.declare.contracts import DEFAULT
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.time import format_instant
+
+if TYPE_CHECKING:
+    from penstock.app import Warehouse
 
 token = typer.Typer(help="Who may ask queries over the network, and as which profile.", no_args_is_help=True)
 
@@ -41,10 +46,18 @@ def serve(
     """Keep the tables fresh and answer queries over HTTP, in one process."""
     with errors_told(), open_warehouse(project) as warehouse:
         try:
-            from penstock.service.serve import check_door, served
+            from penstock.service.serve import NoToken, check_door, served
         except ModuleNotFoundError as error:
             raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
-        check_door(warehouse, host)
+        try:
+            check_door(warehouse, host)
+        except NoToken as error:
+            if json or not sys.stdin.isatty():
+                raise
+            err.print(str(error), markup=False)
+            if not typer.confirm("Make a token for the profile `default` now?"):
+                raise typer.Exit(1) from None
+            _made(warehouse, DEFAULT, "made by penstock serve")
         with working("Starting Spark"):
             _ = warehouse.spark
         with served(warehouse, host, port) as (server, runtime):
@@ -66,19 +79,23 @@ def add(
     json: JsonOption = False,
 ) -> None:
     """A new token. It is shown this once; only a hash of it is kept."""
-    from penstock.store import tokens  # a command that does not need the store starts without it
-
     with errors_told(), open_warehouse(project) as warehouse:
         known = warehouse.profiles
         if profile not in known:
             raise PenstockError(f"there is no profile `{profile}`; there are {', '.join(known)}")
-        with warehouse.store.write() as conn:
-            made, secret = tokens.add(conn, profile, note, warehouse.clock.now_us())
-        if json:
-            print_json({"id": made.id, "profile": profile, "token": secret})
-        else:
-            print(secret, flush=True)
-            err.print("it is not shown again; send it as: Authorization: Bearer TOKEN")
+        _made(warehouse, profile, note, json)
+
+
+def _made(warehouse: Warehouse, profile: str, note: str, json: bool = False) -> None:
+    from penstock.store import tokens  # a command that does not need the store starts without it
+
+    with warehouse.store.write() as conn:
+        made, secret = tokens.add(conn, profile, note, warehouse.clock.now_us())
+    if json:
+        print_json({"id": made.id, "profile": profile, "token": secret})
+    else:
+        print(secret, flush=True)
+        err.print("it is not shown again; send it as: Authorization: Bearer TOKEN")
 
 
 @token.command("list")

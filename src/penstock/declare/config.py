@@ -225,6 +225,23 @@ class QueriesConfig(Strict):
     most_rows: Count = 1_000_000
     longest: Period = 600_000_000
     most_waiting: Count = 2_000
+    # Bytes: of an answer in a message, of answers that are kept, of what a query has on disk and of all files of answers.
+    inline_bytes: Count = 16 << 20
+    kept_bytes: Count = 64 << 20
+    disk_bytes: Count = 8 << 30
+    # So long the files of a large answer are there.
+    files_kept: Period = 3_600_000_000
+    # Of Java, for each query that runs at the same time.
+    memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
+
+
+class ServeConfig(Strict):
+    """Who may ask over the network."""
+
+    # Nobody without a token, also not from this machine.
+    tokens: bool = False
+    # Names by which others call it.
+    hosts: tuple[str, ...] = ()
 
 
 class ProfileConfig(Strict):
@@ -252,6 +269,7 @@ class ProjectConfig(Strict):
     store: StoreConfig = StoreConfig()
     run: RunConfig = RunConfig()
     queries: QueriesConfig = QueriesConfig()
+    serve: ServeConfig = ServeConfig()
     profiles: dict[Name, ProfileConfig] = Field(default_factory=dict)
     spark: dict[str, Option] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)

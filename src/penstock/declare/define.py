@@ -21,7 +21,7 @@ from penstock.declare.flow_check import check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.source_partitions import Placing, place
 from penstock.declare.sql.view import Rowwise, Shape, SqlProblem, View, analyse
-from penstock.model.grain import MONTHS, WHOLE, Calendar, Fixed, clock_offset_us, comes_twice
+from penstock.model.grain import MONTHS, WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
 from penstock.model.schema import Schema, ddl
 from penstock.model.tables import Table
@@ -186,12 +186,12 @@ class Definer:
         if view.parameters and table.grain is WHOLE and "partition" not in declaration.broken:
             message = f"table `{declaration.name}` uses :{view.parameters[0]}, but is not partitioned; set `partition`"
             self.problem(declaration.where, message)
-        cut_elsewhere = self._cut_elsewhere(declaration, table, view)
+        self._check_zone(declaration, table, view)
         placing = None
         if definition.time is not None and "partition" not in declaration.broken:
             times = {name: done[name].time for name in (source.table for source in table.sources) if name in done}
             placing = place(view.origins, times, table.grain, self.zone)
-            if _is_time(view, definition.time) and not cut_elsewhere:
+            if _is_time(view, definition.time):
                 table = self._placed(declaration, table, placing)
         table = replace(
             table,
@@ -275,8 +275,6 @@ class Definer:
             elif not placing.covered_by(source):
                 message = f"{what} says that the rows of one {grain} come from {needs} of `{source.table}`, but it reads {source.relation}"
                 wait = ", and it waits until those are complete" if needs.high > 1 else ""
-                if comes_twice(grain, self.zone):
-                    wait += f", or :partition_start AS {time} (clocks of {self.zone} showed the beginning of a {grain} twice)"
                 self.problem(
                     declaration.at(setting if said else "time"), f'{message}; write {setting} = "{needs}"{wait}'
                 )
@@ -301,25 +299,23 @@ class Definer:
                 self.problems.append(Problem(declaration.where, f"{message}; {hint}", "warning"))
                 return
 
-    def _cut_elsewhere(self, declaration: TableDeclaration, table: Table, view: View) -> bool:
-        """Whether the time lies in another partition than its row; then that is told. date_trunc cuts by the clock of the zone, as partitions do, with two exceptions. Where clocks were once set back over
+    def _check_zone(self, declaration: TableDeclaration, table: Table, view: View) -> None:
+        """date_trunc cuts by the clock of the zone, as partitions do, with two exceptions. Where clocks were once set back over
         midnight, an hour that comes twice has the date of one day and lies in the partition of the next. And where clocks
         change by parts of an hour, hours cannot have one length."""
         expression = view.time_expression or ""
         cut = re.match(r"(DATE_TRUNC|TRUNC|TO_DATE|DATE|CAST)\(", expression, re.IGNORECASE)
         if cut is None:
-            return False
+            return
         grain, hourly = table.grain, re.match(r"DATE_TRUNC\('HOUR'", expression, re.IGNORECASE)
-        if isinstance(grain, Fixed) and hourly and clock_offset_us(self.zone, HOUR_US) is None:
+        if isinstance(grain, Calendar) and grain.sets_back_over_midnight():
+            why = f"clocks of {self.zone} were set back over midnight, where {cut[1].lower()} gives the {grain} before the one of the partition"
+        elif isinstance(grain, Fixed) and hourly and clock_offset_us(self.zone, HOUR_US) is None:
             why = f"clocks of {self.zone} were set by parts of an hour, but partitions have one length"
-        elif comes_twice(grain, self.zone) and (hourly or isinstance(grain, Calendar)):
-            over = "over midnight" if isinstance(grain, Calendar) else "to a time within an hour"
-            why = f"clocks of {self.zone} were set back {over}, where {cut[1].lower()} gives the {grain} before the one of the partition"
         else:
-            return False
+            return
         where, time = declaration.at("time"), declaration.config.time
         self.problem(where, f"table `{declaration.name}`: {why}; write :partition_start AS {time}")
-        return True
 
     def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
         """The definition with its view, if its SQL can be understood."""

@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 
 
 _SCHEDULING = Entry("nothing", "from now on it decides when updates run")
+_SERVE = Entry("nothing", "from the next start of `penstock serve` on it decides who may ask")
 _QUERIES = Entry("nothing", "from now on it decides how queries are answered")
 _VERSIONS = Entry("comes", "old versions that need not be kept go with the next upkeep")
 _FILES_AGAIN = Entry("anew", "its files are read again")
@@ -68,6 +69,13 @@ EFFECTS: Mapping[str, Entry] = {
     "queries.most_rows": _QUERIES,
     "queries.longest": _QUERIES,
     "queries.most_waiting": _QUERIES,
+    "queries.memory": _QUERIES,
+    "queries.inline_bytes": _QUERIES,
+    "queries.kept_bytes": _QUERIES,
+    "queries.disk_bytes": _QUERIES,
+    "queries.files_kept": _QUERIES,
+    "serve.tokens": _SERVE,
+    "serve.hosts": _SERVE,
     "profiles.within": _QUERIES,
     "profiles.fresh": _QUERIES,
     "profiles.lag": _QUERIES,

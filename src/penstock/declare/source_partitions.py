@@ -21,7 +21,7 @@ from penstock.declare.sql.facts import (
     Unknown,
     Within,
 )
-from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, comes_twice, nested, parse_grain
+from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, nested, parse_grain
 from penstock.model.relations import Window
 from penstock.model.tables import Source
 from penstock.model.time import DAY_US, END_US, HOUR_US, MINUTE_US
@@ -215,11 +215,9 @@ def _micros(step: Step, zone: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def keeps(unit: str, grain: Grain, zone: str) -> bool:
-    """Whether two times of one minute (hour, day …) of the project's zone always lie in one partition. Where clocks were set
-    back over midnight, or to a time within an hour, those of an hour or a day that comes twice do not."""
+    """Whether two times of one minute (hour, day …) of the project's zone always lie in one partition. (Where clocks are
+    set back over midnight they do not; such views are refused.)"""
     if grain is WHOLE or unit == "second":
         return True
-    if unit != "minute" and comes_twice(grain, zone):
-        return False
     own = parse_grain(unit, zone)
     return own == grain or nested(own, grain)

@@ -27,7 +27,12 @@ HARMLESS = (
     "sql.sources.parallelPartitionDiscovery.", "sql.statistics.", "sql.subquery.", "sql.ui.", "sql.warehouse.dir", "sql.windowExec.",
 )  # fmt: skip
 # Of those families, what is not harmless.
-_EXCEPT = ("executorEnv.TZ", "driverEnv.TZ", "executorEnv.PYTHONHASHSEED", "sql.adaptive.optimizer.")
+_EXCEPT = (
+    "executorEnv.TZ",
+    "driverEnv.TZ",
+    "executorEnv.PYTHONHASHSEED",
+    "sql.adaptive.optimizer.",
+)
 # What to do instead.
 _INSTEAD = {
     "sql.session.timeZone": "set `zone` of the project",
@@ -67,7 +72,12 @@ def refused(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """The settings that a project may not have, each with why and what to do."""
     for key, value in settings.items():
         name = full_name(key)
-        if not is_harmless(key):
+        if name == "spark.ui.enabled":
+            yield (
+                key,
+                f"`{name}` would show every query to whoever opens Spark's page: take it out, and write a log with eventLog.enabled",
+            )
+        elif not is_harmless(key):
             instead = _in(name.removeprefix("spark."), _INSTEAD)
             then = f"{_INSTEAD[instead]}, and take it out" if instead is not None else "take it out"
             yield key, f"`{name}` can change what tables hold, and is not a project's to set: {then} ({_ALLOWED})"

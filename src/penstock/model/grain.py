@@ -232,18 +232,6 @@ def clock_offset_us(zone: str, width_us: int) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-@lru_cache(maxsize=1024)
-def comes_twice(grain: Grain, zone: str) -> bool:
-    """Whether clocks of the zone once showed the time at which a partition begins, and showed a part of it again later: then
-    date_trunc gives that beginning for times of the next partition, too."""
-    if isinstance(grain, Calendar):
-        return grain.sets_back_over_midnight()
-    back = (
-        (c.at_us + c.after_us) % HOUR_US for c in changes(zone_of(zone)) if c.at_us > 0 and c.after_us < c.before_us
-    )
-    return isinstance(grain, Fixed) and grain.width_us % HOUR_US == 0 and any(back)
-
-
 def _fixed_offset(zone: str, width_us: int) -> int:
     """Partitions begin with the clock of the zone where that is possible, and else with the hour."""
     for step_us in (width_us, HOUR_US):

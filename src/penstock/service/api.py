@@ -32,6 +32,7 @@ from penstock.engine.external.tell import as_plain
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
+from penstock.service.limits import Limits, OneTooMany, OwnName
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
 from penstock.service.requests import Backfill, RequestsDoor, Wishes, number_of
@@ -39,8 +40,6 @@ from penstock.service.wire import (
     ARROW,
     JSON,
     AskedFor,
-    Limits,
-    OneTooMany,
     Refused,
     Reported,
     arrow_bytes,
@@ -53,6 +52,7 @@ from penstock.store import tokens
 
 B = TypeVar("B", bound=BaseModel)
 _LONGEST_WAIT_S = 60.0
+_CLOSE = {"Connection": "close"}
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -61,6 +61,10 @@ class Api:
     warehouse: Warehouse
     front: Front
     limits: Limits
+    # By which names it may be called; None: by any.
+    hosts: frozenset[str] | None = None
+    # Whether nobody comes in without a token, even where there is none.
+    tokens_only: bool = False
     # Whether the loop that keeps the tables fresh is alive.
     is_alive: Callable[[], bool] = lambda: True
 
@@ -86,14 +90,14 @@ class Api:
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/healthz", self.health, methods=["GET"]),
             ],
-            middleware=[Middleware(OneTooMany, limits=self.limits)],
+            middleware=[Middleware(OneTooMany, limits=self.limits), Middleware(OwnName, hosts=self.hosts)],
             exception_handlers={Refused: refused, HTTPException: http_error, Exception: broken},
         )
 
     # Who asks
 
-    async def _who(self, request: Request, named: str | None = None) -> str:
-        """The profile of a request: that of its token. Where there are no tokens, the one that it names."""
+    async def _who(self, request: Request) -> str | None:
+        """The profile of the token of a request; None where there are no tokens."""
         header = request.headers.get("authorization", "")
         kind, _, written = header.partition(" ")
         profile, used = await to_thread.run_sync(self._known, written.strip() if kind.lower() == "bearer" else "")
@@ -103,23 +107,30 @@ class Api:
                 "a token is needed: Authorization: Bearer …; `penstock token add` makes one",
                 {"WWW-Authenticate": "Bearer"},
             )
-        if profile is not None and named not in (None, profile):
-            raise Refused(403, f"this token is of profile `{profile}`, not of `{named}`")
-        request.state.is_known = used
-        profile = profile or named or DEFAULT
-        if profile not in self.front.profiles:
-            raise Refused(422, f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
+        if profile is not None and profile not in self.front.profiles:
+            raise Refused(403, f"this token is of profile `{profile}`, which the project does not have any more")
         return profile
 
     def _known(self, written: str) -> tuple[str | None, bool]:
         with self.warehouse.store.read() as conn:
-            return tokens.profile_of(conn, written), tokens.are_used(conn)
+            return tokens.profile_of(conn, written), self.tokens_only or tokens.are_used(conn)
+
+    def _profile(self, known: str | None, named: str | None) -> str:
+        """For whom a query is asked: the profile of the token. Where there are no tokens, the one that it names."""
+        if known is not None and named not in (None, known):
+            raise Refused(403, f"this token is of profile `{known}`, not of `{named}`")
+        profile = known or named or DEFAULT
+        if profile not in self.front.profiles:
+            raise Refused(422, f"there is no profile `{profile}`; there are {', '.join(self.front.profiles)}")
+        return profile
 
     # Queries
 
     async def ask(self, request: Request) -> Response:
+        # Nothing is read of who may not ask.
+        known = await self._who(request)
         body = await self._body(request, AskedFor, "a query")
-        profile = await self._who(request, body.profile)
+        profile = self._profile(known, body.profile)
         contract = self._contract(body, profile)
         key = request.headers.get("idempotency-key")
         if key is not None and not _KEY.fullmatch(key):
@@ -159,7 +170,7 @@ class Api:
             raise Refused(422, str(error)) from None
 
     async def _body(self, request: Request, model: type[B], what_is: str) -> B:
-        if request.headers.get("content-type", JSON).partition(";")[0].strip().lower() != JSON:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise Refused(415, f"expected a body of type {JSON}", {"Accept-Post": JSON})
         raw = await self._read(request)
         try:
@@ -174,10 +185,13 @@ class Api:
     async def _read(self, request: Request) -> bytes:
         raw = bytearray()
         try:
-            async for chunk in request.stream():
-                raw += chunk
-                if len(raw) > self.limits.body_bytes:
-                    raise Refused(413, f"a body has at most {self.limits.body_bytes:,} bytes")
+            async with asyncio.timeout(self.limits.body_s):
+                async for chunk in request.stream():
+                    raw += chunk
+                    if len(raw) > self.limits.body_bytes:
+                        raise Refused(413, f"a body has at most {self.limits.body_bytes:,} bytes")
+        except TimeoutError:
+            raise Refused(408, f"the body was not there after {self.limits.body_s:g} s", _CLOSE) from None
         except ClientDisconnect:
             raise Refused(400, "the body ended early") from None
         return bytes(raw)
@@ -186,7 +200,7 @@ class Api:
         profile = await self._who(request)
         asked = self.front.find(request.path_params["id"])
         # Where there are tokens, each profile sees its own queries only.
-        if asked is None or (request.state.is_known and asked.profile != profile):
+        if asked is None or profile not in (None, asked.profile):
             raise Refused(404, "there is no such query, or it ended long ago")
         return asked
 
@@ -202,6 +216,8 @@ class Api:
         if not asked.has_ended:
             return JSONResponse(asked_json(asked), unfinished, {**headers, "Retry-After": "1"})
         answer = asked.answer
+        if answer is not None and answer.dropped and request.method == "GET":
+            raise Refused(410, "the rows of this answer are not kept any more; ask again")
         if ARROW in request.headers.get("accept", ""):
             if answer is None or not answer.is_answered or (answer.found is not None and answer.found.files):
                 raise Refused(406, f"there are no rows to send as {ARROW}; ask for {JSON}, which says why")
@@ -223,7 +239,7 @@ class Api:
         files = asked.answer.found.files if asked.answer is not None and asked.answer.found is not None else ()
         number = request.path_params["number"]
         if not re.fullmatch(r"[0-9]{1,6}", number) or int(number) >= len(files) or not files[int(number)].exists():
-            raise Refused(404, "there is no such file")
+            raise Refused(404, "there is no such file; files of answers are kept for a while only")
         return FileResponse(files[int(number)], media_type="application/vnd.apache.parquet")
 
     # The warehouse
@@ -326,7 +342,7 @@ class Api:
     async def _who_may_change(self, request: Request) -> None:
         """Where tokens are used, only profiles of which the project says so cause work."""
         profile = await self._who(request)
-        if request.state.is_known and not self.front.profiles[profile].requests:
+        if profile is not None and not self.front.profiles[profile].requests:
             raise Refused(403, f"profile `{profile}` may only look; write `requests = true` under [profiles.{profile}]")
 
     @property

@@ -53,7 +53,7 @@ def description() -> dict[str, Any]:
                     "responses": {
                         "200": {"description": "It has ended already.", "headers": location, "content": rows},
                         "202": {"description": "It was taken.", "headers": location, "content": query},
-                        **_problems(400, 401, 403, 406, 409, 413, 415, 422, 429, 503),
+                        **_problems(400, 401, 403, 406, 408, 409, 410, 413, 415, 421, 422, 429, 503),
                     },
                 }
             },
@@ -65,7 +65,7 @@ def description() -> dict[str, Any]:
                     "parameters": [prefer],
                     "responses": {
                         "200": {"description": "The query.", "headers": location, "content": rows},
-                        **_problems(400, 401, 404, 406, 503),
+                        **_problems(400, 401, 404, 406, 410, 503),
                     },
                 },
                 "delete": {
@@ -289,12 +289,15 @@ def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 _SAID = {
     400: "The request cannot be read.",
     401: "A token is needed.",
-    403: "The token is of another profile.",
+    403: "The token is of another profile, or a page of another site asks.",
     404: "There is no such thing.",
     406: "It cannot be had in this form.",
+    408: "The body did not come.",
     409: "There is nothing to read yet, or what is reported is out of date.",
+    410: "Its rows are not kept any more.",
     413: "The body is too large.",
     415: "The body is of another type.",
+    421: "The server is called by another name.",
     422: "The query or the report is wrong; the problem says where.",
     429: "Too many queries wait.",
     503: "Too many requests at once.",
@@ -303,7 +306,9 @@ _SAID = {
 
 def _problems(*codes: int) -> dict[str, Any]:
     content = {_PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {str(code): {"description": _SAID[code], "content": content} for code in codes}
+    # From where one may ask is looked at before all else; a body has its time.
+    every = sorted({*codes, 403, 421, *((408,) if 413 in codes else ())})
+    return {str(code): {"description": _SAID[code], "content": content} for code in every}
 
 
 _WAITING = {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
+import resource
 import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import uvicorn
 
@@ -15,12 +18,17 @@ from penstock.app import Warehouse
 from penstock.engine.runtime import Pace, Runtime
 from penstock.errors import PenstockError
 from penstock.service.api import Api
-from penstock.service.wire import Limits
+from penstock.service.connections import Connections, Sparse
+from penstock.service.limits import Limits
 from penstock.store import tokens
 
 
 class ServeProblem(PenstockError):
     pass
+
+
+class NoToken(ServeProblem):
+    """Nobody could be let in."""
 
 
 def is_loopback(host: str) -> bool:
@@ -41,23 +49,23 @@ def served(
 ) -> Iterator[tuple[Server, Runtime]]:
     """The server and the loop, both ready; they end with the block. Port 0 is any free one."""
     check_door(warehouse, host)
-    listener = _listener(host, port)
+    listener = listener_at(host, port)
     with warehouse.running(pace, for_queries=True) as runtime:
         broken: list[BaseException] = []
         loop = threading.Thread(target=lambda: _run(runtime, broken, lambda: server.end()), name="penstock-loop")
         front = warehouse.open_front(runtime.wake)
         # Large answers of an earlier process, which nobody can ask for any more.
         shutil.rmtree(front.results_folder, ignore_errors=True)
-        api = Api(warehouse, front, limits or Limits(), loop.is_alive)
-        server = Server(
-            uvicorn.Config(
-                api.app(), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
-            ),
-            listener,
-        )
+        given = limits or Limits()
+        given = replace(given, connections=min(given.connections, _most_connections()))
+        serve = warehouse.declared.declarations.config.serve
+        api = Api(warehouse, front, given, names_of(host, serve.hosts), serve.tokens, loop.is_alive)
+        server = server_of(api, listener)
         try:
+            ready = front.prepare(front.settings.lanes)
             _ = warehouse.spark
             loop.start()
+            ready()
             yield server, runtime
             if broken:
                 raise broken[0]
@@ -68,6 +76,43 @@ def served(
             if loop.ident is not None:
                 loop.join()
             listener.close()
+
+
+def server_of(api: Api, listener: socket.socket) -> Server:
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(Sparse())
+    config = uvicorn.Config(
+        api.app(),
+        http=Connections(api.limits).protocol,  # type: ignore[arg-type]  # what is called for each connection
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+    )
+    return Server(config, listener)
+
+
+# Files and sockets that everything else needs.
+_FOR_OTHERS = 500
+
+
+def _most_connections() -> int:
+    """As many as this process may have open, with room for everything else."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(16, soft - _FOR_OTHERS) if soft != resource.RLIM_INFINITY else 65_536
+
+
+def names_of(host: str, more: tuple[str, ...]) -> frozenset[str] | None:
+    """By which names the server may be called. Beyond this machine everybody needs a token, and any name does unless some are written down."""
+    if not is_loopback(host) and not more:
+        return None
+    own = f"[{host}]" if ":" in host else host
+    return frozenset({own.lower(), "localhost", "127.0.0.1", "[::1]", *(name.lower() for name in more)})
 
 
 def _run(runtime: Runtime, broken: list[BaseException], end: Callable[[], None]) -> None:
@@ -81,17 +126,20 @@ def _run(runtime: Runtime, broken: list[BaseException], end: Callable[[], None])
 
 def check_door(warehouse: Warehouse, host: str) -> None:
     """Beyond this machine nobody comes in without a token."""
-    if is_loopback(host):
+    demanded = warehouse.declared.declarations.config.serve.tokens
+    if is_loopback(host) and not demanded:
         return
     with warehouse.store.read() as conn:
         if not tokens.are_used(conn):
-            raise ServeProblem(
-                f"{host} can be reached from other machines, and there is no token yet, so anybody could ask; "
-                "type `penstock token add PROFILE` first, or leave --host out"
+            why = (
+                "[serve] tokens = true, and there is no token yet, so nobody could ask"
+                if is_loopback(host)
+                else f"{host} can be reached from other machines, and there is no token yet, so anybody could ask"
             )
+            raise NoToken(f"{why}; type `penstock token add PROFILE` first")
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listener_at(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

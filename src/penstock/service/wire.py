@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from http import HTTPStatus
@@ -15,7 +14,6 @@ import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.engine.desk.answer import Answer
 from penstock.engine.desk.ticket import QueryTicket
@@ -143,6 +141,8 @@ def asked_json(asked: QueryTicket, *, with_rows: bool = True) -> dict[str, Any]:
 
 def answer_json(answer: Answer, here: str, with_rows: bool) -> dict[str, Any]:
     told = answer.plain()
+    if answer.dropped:
+        told["dropped"] = "its rows are not kept any more; ask again"
     if answer.found is not None and answer.is_answered:
         told["columns"] = [
             {"name": name, "type": kind} for name, kind in zip(_names(answer), answer.types, strict=True)
@@ -190,35 +190,3 @@ def plain(value: Any) -> Any:
         case list() | tuple():
             return [plain(inner) for inner in value]
     return str(value)
-
-
-# Limits of the door itself: how large a body, how many requests at once.
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    body_bytes: int = 256 << 10
-    requests: int = 4_000
-
-
-class OneTooMany:
-    """Beyond so many requests at once the next ones are turned away at once, which costs little."""
-
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self._app = app
-        self._limits = limits
-        self._inside = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if self._inside >= self._limits.requests:
-            refusal = problem(503, f"{self._inside:,} requests are being served; ask again later", {"Retry-After": "1"})
-            await refusal(scope, receive, send)
-            return
-        self._inside += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._inside -= 1

@@ -64,7 +64,7 @@ class RunLock:
             return not _taken(file, fcntl.LOCK_SH)
 
     def _lock_file(self, holder: dict[str, object]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = self._path.open("a+")
         # Who only asks whether it is held holds it for a moment.
         until = monotonic() + _BLINK_S

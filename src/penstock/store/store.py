@@ -7,8 +7,9 @@ at the start (BEGIN IMMEDIATE), so that a transaction never fails half-way becau
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def connect(url: str) -> Engine:
     parsed = URL.create("sqlite", database=url.removeprefix("sqlite:///")) if file else make_url(url)
     if parsed.get_backend_name() == "sqlite":
         if parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            _private(Path(parsed.database))
         engine = create_engine(parsed, connect_args={"timeout": 30, "check_same_thread": False}, poolclass=QueuePool)
         sa_event.listen(engine, "connect", _sqlite_settings)
         sa_event.listen(engine, "begin", _sqlite_begin)
@@ -54,6 +55,13 @@ def connect(url: str) -> Engine:
             parsed = parsed.set(drivername="postgresql+psycopg")
         return create_engine(parsed)
     raise StoreError(f"the store {url!r} is neither sqlite:///… nor postgresql://…; set [store] url in penstock.toml")
+
+
+def _private(path: Path) -> None:
+    """A new database is for its owner: hashes of tokens are in it, and all that happened."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # what is wrong SQLite says
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _sqlite_settings(connection: Any, _record: Any) -> None:
@@ -109,12 +117,12 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        with self.engine.connect() as conn:
+        with self._connected("written") as conn:
             conn = conn.execution_options(penstock_mode="IMMEDIATE")
             try:
                 transaction = conn.begin()
             except OperationalError as error:
-                raise StoreError(f"the store {self.url} cannot be written: {error.orig}") from error
+                raise self._unusable("written", error) from error
             with transaction:
                 if not self.is_sqlite:
                     # Numbers of events are given in commit order, as the core folds them in that order.
@@ -123,8 +131,20 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self.engine.connect() as conn, conn.begin():
+        with self._connected("read") as conn, conn.begin():
             yield conn
+
+    @contextmanager
+    def _connected(self, what: str) -> Iterator[Connection]:
+        try:
+            conn = self.engine.connect()
+        except OperationalError as error:
+            raise self._unusable(what, error) from error
+        with conn:
+            yield conn
+
+    def _unusable(self, what: str, error: OperationalError) -> StoreError:
+        return StoreError(f"the store {self.url} cannot be {what}: {error.orig}")
 
     # The log
 

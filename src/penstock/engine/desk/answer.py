@@ -5,35 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import tzinfo
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.control.views.inputs import WaitingRows
+from penstock.engine.desk.question import ResultRows
 from penstock.engine.desk.reads import Reading
 from penstock.engine.desk.versions import Version
 from penstock.model.grain import zone_of
 from penstock.queries.choice import Way
 from penstock.queries.outcome import Ending, Outcome, Stale, ending
-
-
-@dataclass(frozen=True)
-class ResultRows:
-    """What Spark gave. Large answers are files."""
-
-    table: pa.Table
-    types: tuple[str, ...]
-    # More rows than were asked for exist.
-    truncated: bool = False
-    files: tuple[Path, ...] = ()
-    count: int = 0
-    # In which people want to see its times.
-    zone: str = "UTC"
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.table.nbytes)
 
 
 @dataclass(frozen=True)
@@ -46,6 +28,8 @@ class Answer:
     found: ResultRows | None = field(default=None, repr=False)
     # An earlier query had the same answer from the same versions.
     shared: bool = False
+    # It had rows, which are not kept any more.
+    dropped: bool = False
 
     @property
     def ending(self) -> Ending:
@@ -96,7 +80,7 @@ class Answer:
 
     @property
     def waiting(self) -> tuple[WaitingRows, ...]:
-        """Rows that are not in it, as they wait for other sources."""
+        """ResultRows that are not in it, as they wait for other sources."""
         return self.reading.waiting if self.reading is not None else ()
 
     def plain(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from penstock.control.query_inputs import Touched, are_running, complete_after, refresh_time, to_refresh
 from penstock.control.state import State
 from penstock.engine.declarations import restored_state
-from penstock.engine.desk.answer import ResultRows
+from penstock.engine.desk.question import ResultRows
 from penstock.engine.desk.reads import Reading, readings
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.partitions import EVERYTHING

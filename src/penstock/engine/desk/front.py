@@ -14,19 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.declare.warehouse import Definitions
 from penstock.engine.clock import Clock
-from penstock.engine.desk.answer import Answer, ResultRows
+from penstock.engine.desk.answer import Answer
 from penstock.engine.desk.assessment import KeptAnswers, KnownState, Weighing, gain, is_fresh, price_per_s
 from penstock.engine.desk.feedback import Refreshing, Steered, Tallies
 from penstock.engine.desk.lanes import Lanes, Run
 from penstock.engine.desk.query_text import Texts
+from penstock.engine.desk.question import Reader, ResultRows
 from penstock.engine.desk.reads import EVERY_S, Reading, Telling, check_readable, readings
+from penstock.engine.desk.result_files import ResultFiles
 from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
 from penstock.engine.updates.provenance import waiting_rows
@@ -57,8 +58,9 @@ class FrontSettings:
     # Queries that run at the same time.
     lanes: int = 2
     functions: tuple[str, ...] = ()
-    # Rows of an answer: the most in a message, and the most at all.
+    # ResultRows of an answer: the most in a message, and the most at all.
     inline_rows: int = 10_000
+    inline_bytes: int = 16 << 20
     most_rows: int = 1_000_000
     # Nothing takes longer than this, whatever its contract.
     longest_us: int = 10 * MINUTE_US
@@ -66,6 +68,9 @@ class FrontSettings:
     # Answers that are kept for those who ask the same, and ended queries for those who ask how they ended.
     kept_bytes: int = 64 << 20
     kept_queries: int = 5_000
+    # Files of answers: in all, and for how long.
+    disk_bytes: int = 8 << 30
+    files_kept_us: int = HOUR_US
 
 
 class Front:
@@ -74,7 +79,7 @@ class Front:
         warehouse: Definitions,
         store: Store,
         catalogue: Catalogue,
-        session: Callable[[], SparkSession],
+        reader: Callable[[], Reader],
         clock: Clock | None = None,
         settings: FrontSettings = FrontSettings(),
         profiles: Mapping[str, Profile] | None = None,
@@ -101,9 +106,10 @@ class Front:
         self._inbox: list[QueryTicket] = []
         self._waiting: list[QueryTicket] = []
         self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
-        self._register = Register(settings.kept_queries)
+        self._register = Register(settings.kept_queries, settings.kept_bytes)
+        self._files = ResultFiles(settings.disk_bytes, settings.files_kept_us)
         self._closing = False
-        self._lanes = Lanes(self, session, settings.lanes)
+        self._lanes = Lanes(self, reader, settings.lanes, len(self.profiles) - 1)
         self._clerk = threading.Thread(target=self._work, name="penstock-front", daemon=True)
         self._clerk.start()
 
@@ -155,7 +161,6 @@ class Front:
             asked.moved(now_us, "asked", f"by {profile}")
             self._register.add(asked, key)
             self._telling.read(own)
-            self._lanes.begin()
             self._inbox.append(asked)
             self._changed.notify_all()
         return asked
@@ -220,6 +225,7 @@ class Front:
                 self._guarded(asked, self._decide)
         with self._changed:
             self._lapse()
+            self._files.expire(self.clock.now_us())
             waiting = list(self._waiting)
         self._weighing.new_round()
         for asked in waiting:
@@ -324,6 +330,7 @@ class Front:
     def _enqueue(self, asked: QueryTicket, what: str) -> None:
         asked.moved(self.clock.now_us(), "queued", what)
         self._queue.put(asked)
+        self._lanes.need(sum(1 for _ in self._queue.groups()))
         self._changed.notify_all()
 
     def _lapse(self) -> None:
@@ -344,7 +351,17 @@ class Front:
         self._queue.drop(asked)
         self._lanes.leave(asked)
 
+    def prepare(self, lanes: int) -> Callable[[], None]:
+        """Make so many lanes ready; what is returned waits until one is. Else lanes begin with the first queries, which wait for that."""
+        with self._changed:
+            self._lanes.prepare(lanes)
+        return self._lanes.wait_ready
+
     # Running: called by the lanes
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     def next_run(self) -> Run | None:
         """What a free lane does next; waits for it. None: no more."""
@@ -352,7 +369,7 @@ class Front:
             while True:
                 if self._closing:
                     return None
-                members = self._queue.take(self.clock.now_us())
+                members = self._queue.take(self.clock.now_us(), self._lanes.busy_profiles or frozenset())
                 if members:
                     run = Run(members, self.clock.now_us())
                     self._lanes.runs.append(run)
@@ -360,11 +377,24 @@ class Front:
                         asked.moved(run.started_us, "running", "on Spark")
                         self._steered.started(asked, run.started_us)
                     return run
+                self._lanes.idle += 1
                 self._changed.wait(0.2 if len(self._queue) else None)
+                self._lanes.idle -= 1
+
+    def begins(self, run: Run, reader: Reader) -> bool:
+        """From now on it can be stopped; False if nobody wants it any more."""
+        with self._changed:
+            run.reader = reader
+            return bool(run.members)
 
     def over(self, run: Run) -> None:
+        """Also what gave no answer took time."""
+        took_s = (self.clock.now_us() - run.started_us) / SECOND_US
         with self._changed:
             self._lanes.runs.remove(run)
+            for profile in run.profiles:
+                self._queue.used(profile, took_s / len(run.profiles))
+            self._changed.notify_all()
 
     def pin(self, run: Run) -> tuple[Reading, int]:
         """The versions for a run, kept while it lasts, and how many bytes they are."""
@@ -414,8 +444,6 @@ class Front:
                 self._kept.put(run.first, reading, rows)
                 self._steered.worked(took_s)
             for asked in list(run.members):
-                self._queue.used(asked.profile, took_s / len(run.members))
-            for asked in list(run.members):
                 within = replace(asked.contract, within_us=asked.deadline_us - asked.arrived_us)
                 lag = reading.lag_at(asked.arrived_us)
                 outcome = judged(within, asked.arrived_us, finished_us, reading.complete_us, lag)
@@ -443,6 +471,9 @@ class Front:
             self.tallies.add(asked, outcome, (now_us - asked.arrived_us) / SECOND_US)
             asked.moved(now_us, "done", _told(outcome))
             self._ended(asked, ending(outcome))
+            if rows is not None and not withheld:
+                self._register.keep(asked)
+                self._files.add(rows, now_us)
 
     def fail(self, asked: QueryTicket, error: str) -> None:
         """Spark could not compute it: a division by zero, a wrong cast."""

@@ -22,6 +22,9 @@ from penstock.tables import Catalogue, DataFile, Expired
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Of an answer to one who sits at the machine.
+_MOST_BYTES = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class PastVersion:
@@ -178,7 +181,9 @@ class History:
     def query(self, session: SparkSession, sql: str, at: str | int, limit: int, consistent: bool) -> QueryResult:
         """A query over its tables as they were: at the newest versions then that agree, or each at its newest."""
         from penstock.engine.desk.query_text import Texts
+        from penstock.engine.desk.question import Question
         from penstock.engine.desk.reads import Reading
+        from penstock.engine.desk.sources import Sources
         from penstock.engine.spark.queries import SparkReader
 
         texts = Texts(self.warehouse, self.warehouse.declarations.config.queries.functions)
@@ -196,12 +201,10 @@ class History:
         edges = [one.complete_us for one in versions if one.complete_us is not None]
         agree = len(own) < 2 or all(one.consistent for one in versions)
         reading = Reading(tuple(versions), agree, min(edges, default=None), (), 0, snapshot)
-        reader = SparkReader(session, self.warehouse, self.store, self.catalogue)
-        frame = reader.frame(read, reading, {})
-        try:
-            rows = reader.collect(frame, limit)
-        finally:
-            reader.forget(read)
+        functions = self.warehouse.declarations.config.queries.functions
+        views = Sources(self.warehouse, self.store, self.catalogue).views(read, reading, {})
+        question = Question("query-at", read.sql, views, limit, limit, _MOST_BYTES)
+        rows = SparkReader(session, self.warehouse.zone, functions).answer(question)
         final = all(self.warehouse.graph.final[name] or not self.warehouse.graph.has_time[name] for name in own)
         from penstock.engine.desk.answer import python_rows
 

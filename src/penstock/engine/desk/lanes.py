@@ -1,19 +1,22 @@
-"""The lanes on which queries run: threads, each with a Spark session. What runs can be stopped at any time."""
+"""The lanes on which queries run: threads, each with a reader of its own. What runs can be stopped at any time.
+
+Lanes begin as queries come, up to `count`. When all of them are busy, a query of a profile that runs nothing gets a lane more: so no profile waits
+because another one asks for long work.
+"""
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark import InheritableThread
-from pyspark.sql import SparkSession
-
-from penstock.engine.desk.answer import ResultRows
+from penstock.engine.desk.question import Question, Reader
 from penstock.engine.desk.reads import Reading
+from penstock.engine.desk.result_files import delete
+from penstock.engine.desk.sources import Sources
 from penstock.engine.desk.ticket import QueryTicket
-from penstock.engine.spark.queries import SparkReader, cancel
 from penstock.engine.updates.executor import explain_error
 from penstock.model.time import SECOND_US
 
@@ -28,36 +31,70 @@ class Run:
     members: list[QueryTicket]
     started_us: int
     group: str = field(default_factory=lambda: f"query-{uuid.uuid4().hex[:12]}")
+    # On which it runs, once it does.
+    reader: Reader | None = None
 
     def __post_init__(self) -> None:
         self.first = self.members[0]
+        self.profiles = tuple(asked.profile for asked in self.members)
 
     def left_s(self, now_us: int) -> float:
         return max(0.05, self.first.run.mean_s - (now_us - self.started_us) / SECOND_US)
 
+    def stop(self) -> None:
+        if self.reader is not None:
+            self.reader.cancel(self.group)
+
 
 class Lanes:
-    def __init__(self, front: Front, session: Callable[[], SparkSession], count: int) -> None:
-        self._front = front
-        self._session = session
-        self.runs: list[Run] = []
-        self._threads = [
-            InheritableThread(target=self._work, name=f"penstock-query-{number}") for number in range(count)
-        ]
-        self._begun = False
+    """The front holds its lock around all of it but what the threads do."""
 
-    def begin(self) -> None:
-        """Threads start with the first query: not everyone who could ask does."""
-        if not self._begun:
-            self._begun = True
-            for thread in self._threads:
-                thread.daemon = True
-                thread.start()
+    def __init__(self, front: Front, make: Callable[[], Reader], count: int, more: int) -> None:
+        self._front = front
+        self._make = make
+        self._sources = Sources(front.warehouse, front.store, front.catalogue)
+        self._count = count
+        self._more = more
+        self._threads: list[threading.Thread] = []
+        # Lanes that wait for work.
+        self.idle = 0
+        self.runs: list[Run] = []
+        self._ready = threading.Semaphore(0)
+
+    def prepare(self, count: int) -> None:
+        """Have so many lanes ready."""
+        while len(self._threads) < min(count, self._count):
+            self._begin(True)
+
+    def wait_ready(self) -> None:
+        """Until one that was prepared is."""
+        self._ready.acquire()
+
+    def need(self, work: int) -> None:
+        """So many runs wait: lanes begin with the first queries, as not everyone who could ask does."""
+        most = self._count + self._more if len(self.runs) >= self._count else self._count
+        while self.idle < work and len(self._threads) < most:
+            self._begin(False)
+            work -= 1
+
+    def _begin(self, at_once: bool) -> None:
+        name = f"penstock-query-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, args=(at_once,), name=name)
+        thread.daemon = True
+        self._threads.append(thread)
+        thread.start()
+
+    @property
+    def busy_profiles(self) -> frozenset[str] | None:
+        """Whose queries have to wait; None if there is room for all."""
+        if len(self.runs) < self._count:
+            return None
+        return frozenset(name for run in self.runs for name in run.profiles)
 
     def close(self) -> None:
         for run in list(self.runs):
-            cancel(self._session(), run.group)
-        for thread in self._threads if self._begun else ():
+            run.stop()
+        for thread in self._threads:
             thread.join(timeout=30)
 
     def leave(self, asked: QueryTicket) -> None:
@@ -66,24 +103,40 @@ class Lanes:
             if asked in run.members:
                 run.members.remove(asked)
                 if not run.members:
-                    cancel(self._session(), run.group)
+                    run.stop()
 
-    def _work(self) -> None:
+    def _work(self, at_once: bool) -> None:
         front = self._front
-        reader: SparkReader | None = None
-        while (run := front.next_run()) is not None:
-            try:
-                if reader is None:
-                    reader = SparkReader(self._session(), front.warehouse, front.store, front.catalogue)
-                self._answer(reader, run)
-            except Exception as error:
-                reader = None  # its session may have ended
-                for asked in list(run.members):
-                    front.fail(asked, explain_error(error))
-            finally:
-                front.over(run)
+        reader: Reader | None = None
+        try:
+            if at_once:
+                reader = self._started()
+                self._ready.release()
+            while (run := front.next_run()) is not None:
+                try:
+                    reader = reader or self._make()
+                    self._answer(reader, run)
+                except Exception as error:
+                    for asked in list(run.members):
+                        front.fail(asked, explain_error(error))
+                    if reader is not None and not reader.is_alive:
+                        reader.close()
+                        reader = None if front.is_closing else self._started()
+                finally:
+                    # Until a lane is ready again, the profiles whose query ended it count as busy.
+                    front.over(run)
+        finally:
+            if reader is not None:
+                reader.close()
 
-    def _answer(self, reader: SparkReader, run: Run) -> None:
+    def _started(self) -> Reader | None:
+        """Where it does not start, the next query is told why."""
+        try:
+            return self._make()
+        except Exception:
+            return None
+
+    def _answer(self, reader: Reader, run: Run) -> None:
         front, asked = self._front, run.first
         reading, size_bytes = front.pin(run)
         try:
@@ -93,21 +146,25 @@ class Lanes:
             if kept is not None:
                 front.answered(run, reading, kept, None)
                 return
-            reader.bind(run.group, asked.sql[:200])
-            rows = self._rows(reader, run, reading)
+            question = self._question(run, reading)
+            if not front.begins(run, reader):
+                return
+            rows = reader.answer(question)
             if run.members:
                 front.answered(run, reading, rows, size_bytes)
+            else:
+                delete(rows.files)
         finally:
             front.unpin(run)
 
-    def _rows(self, reader: SparkReader, run: Run, reading: Reading) -> ResultRows:
-        front, asked = self._front, run.first
-        frame = reader.frame(asked.read, reading, asked.touched)
-        try:
-            rows = reader.collect(frame, min(asked.limit, front.settings.inline_rows))
-            larger = rows.truncated and asked.as_files and asked.limit > front.settings.inline_rows
-            if not larger or not run.members:
-                return rows
-            return reader.write(frame, asked.limit, front.results_folder / asked.id)
-        finally:
-            reader.forget(asked.read)
+    def _question(self, run: Run, reading: Reading) -> Question:
+        asked, settings = run.first, self._front.settings
+        return Question(
+            run.group,
+            asked.read.sql,
+            self._sources.views(asked.read, reading, asked.touched),
+            asked.limit,
+            settings.inline_rows,
+            settings.inline_bytes,
+            str(self._front.results_folder / asked.id) if asked.as_files else None,
+        )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.control.query_inputs import Touched
 from penstock.declare.sql.read import ReadQuery
 from penstock.engine.desk.answer import Answer
+from penstock.engine.desk.question import ResultRows
 from penstock.model.time import SECOND_US
 from penstock.queries.choice import Choice, Way
 from penstock.queries.contract import Contract
@@ -107,8 +108,13 @@ class QueryTicket:
 class Register:
     """Not safe for threads: the front holds its lock around what changes it."""
 
-    def __init__(self, most_ended: int) -> None:
+    def __init__(self, most_ended: int, most_bytes: int) -> None:
         self._most = most_ended
+        self._most_bytes = most_bytes
+        # Those that ended with rows, oldest first. Several may have the same rows: those count once.
+        self._with_rows: deque[QueryTicket] = deque()
+        self._shown: dict[int, int] = {}
+        self._bytes = 0
         self._queries: OrderedDict[str, QueryTicket] = OrderedDict()
         self._by_key: dict[tuple[str, str], QueryTicket] = {}
         self._keys: dict[str, tuple[str, str]] = {}
@@ -135,8 +141,30 @@ class Register:
             self._by_key[asked.profile, key] = asked
             self._keys[asked.id] = asked.profile, key
 
+    def keep(self, asked: QueryTicket) -> None:
+        """Its rows, until there are too many: then the oldest go."""
+        rows = _rows(asked)
+        if rows is None:
+            return
+        self._with_rows.append(asked)
+        if not self._shown.get(id(rows)):
+            self._bytes += rows.nbytes
+        self._shown[id(rows)] = self._shown.get(id(rows), 0) + 1
+        while self._bytes > self._most_bytes and len(self._with_rows) > 1:
+            self._drop(self._with_rows.popleft())
+
+    def _drop(self, asked: QueryTicket) -> None:
+        rows = _rows(asked)
+        if rows is None or asked.answer is None:
+            return
+        self._shown[id(rows)] -= 1
+        if not self._shown[id(rows)]:
+            del self._shown[id(rows)]
+            self._bytes -= rows.nbytes
+        asked.answer = replace(asked.answer, found=None, dropped=True)
+
     def ended(self) -> None:
-        """One more has ended; the oldest that ended are forgotten, with the files of their answers."""
+        """One more has ended; the oldest that ended are forgotten."""
         self.open -= 1
         while len(self._queries) > self._most:
             oldest = next(iter(self._queries.values()))
@@ -145,13 +173,17 @@ class Register:
             del self._queries[oldest.id]
             if oldest.id in self._keys:
                 self._by_key.pop(self._keys.pop(oldest.id), None)
-            if oldest.answer is not None and oldest.answer.found is not None:
-                for file in oldest.answer.found.files:
-                    file.unlink(missing_ok=True)
+            self._drop(oldest)
+            with suppress(ValueError):
+                self._with_rows.remove(oldest)
 
 
 # Queries that are ready to run, and which goes next: profiles in turn, as their shares say; of one profile the query with the
 # earliest deadline. What nobody gains by (an answer that can only be stale, where that is worth nothing) goes last. Queries that ask the same go together, so costs follow the number of different questions.
+
+
+def _rows(asked: QueryTicket) -> ResultRows | None:
+    return asked.answer.found if asked.answer is not None else None
 
 
 class QueryQueue:
@@ -196,15 +228,18 @@ class QueryQueue:
     def used(self, profile: str, seconds: float) -> None:
         self._used[profile] = self._used.get(profile, 0.0) + seconds / self._shares.get(profile, 1.0)
 
-    def take(self, now_us: int) -> list[QueryTicket]:
-        """The next query and all that ask the same; empty if none could still end in time."""
+    def take(self, now_us: int, busy: Collection[str] = ()) -> list[QueryTicket]:
+        """The next query and all that ask the same, unless only profiles that are `busy` ask it; empty if none could still end in time."""
         best: tuple[bool, float, int, int] | None = None
         chosen: list[QueryTicket] = []
         for group in self._groups.values():
             # The last may have time where the first has none; then the group runs for the last.
             if not _can_end(group[-1], now_us):
                 continue
-            used = min(self._used.get(name, 0.0) for name in {asked.profile for asked in group})
+            profiles = {asked.profile for asked in group}
+            if busy and profiles <= set(busy):
+                continue
+            used = min(self._used.get(name, 0.0) for name in profiles)
             key = (_gains(group) <= 0, used, group[0].deadline_us, group[0].number)
             if best is None or key < best:
                 best, chosen = key, group

@@ -1,27 +1,27 @@
-"""Queries on Spark: one lane each, with a session of its own, so that what one query sees is not seen by another. What was begun
-can be cancelled: all its Spark jobs have one group."""
+"""Queries on Spark, each lane in a session of its own, so that what one query sees is not seen by another. What was begun can be cancelled: all its
+Spark jobs have one group."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.control.query_inputs import Touched
-from penstock.declare.sql.read import ReadQuery
 from penstock.declare.warehouse import Definitions
-from penstock.engine.desk.answer import ResultRows
-from penstock.engine.desk.reads import Reading
+from penstock.engine.desk.question import Question, ResultRows
 from penstock.engine.flows.work import REFUSED, quarantine_of
-from penstock.engine.spark.session import session_in
+from penstock.engine.spark.links import plain
+from penstock.engine.spark.plan_check import PlanCheck
+from penstock.engine.spark.session import is_alive, session_in
 from penstock.engine.updates.load import QUARANTINE
 from penstock.engine.updates.rows import read_files, struct_of
-from penstock.model.partitions import EVERYTHING
+from penstock.errors import PenstockError
 from penstock.model.schema import Schema
-from penstock.store.store import Store
-from penstock.tables import Catalogue
 
 # The tables in which refused rows are kept, and their columns: one for each table, one for each flow.
 
@@ -39,79 +39,96 @@ def quarantines(warehouse: Definitions) -> dict[str, Schema]:
 
 
 POOL = "queries"
-# A second line of defence behind the check of the text: no values of the machine, no files.
 _SAFE = {
+    # A second line of defence behind the check of the text: no values of the machine, no files.
     "spark.sql.variable.substitute": "false",
     "spark.sql.runSQLOnFiles": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # With ORDER BY and a larger LIMIT, room for all rows would be made at once.
+    "spark.sql.execution.topKSortFallbackThreshold": "100000",
 }
 
 
+class TooLarge(PenstockError):
+    pass
+
+
 class SparkReader:
-    def __init__(self, session: SparkSession, warehouse: Definitions, store: Store, catalogue: Catalogue) -> None:
-        self.session = session_in(session, warehouse.zone)
+    """Answers in this process."""
+
+    def __init__(self, session: SparkSession, zone: str, functions: Collection[str] = ()) -> None:
+        self.session = session_in(session, zone)
         for name, value in _SAFE.items():
             with suppress(Exception):  # a static setting in this version of Spark
                 self.session.conf.set(name, value)
-        self.warehouse = warehouse
-        self.quarantines = quarantines(warehouse)
-        self.store = store
-        self.catalogue = catalogue
+        self._check = PlanCheck(self.session, functions)
+        self._zone = zone
 
-    def bind(self, group: str, what: str) -> None:
-        """What this thread does from now on belongs to the group."""
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.session)
+
+    def answer(self, question: Question) -> ResultRows:
         context = self.session.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
-        context.setJobGroup(group, what, interruptOnCancel=True)
+        context.setJobGroup(question.group, question.sql[:200], interruptOnCancel=True)
+        try:
+            frame = self._frame(question)
+            rows = self._collect(frame, min(question.limit, question.inline_rows), question.inline_bytes)
+            if rows is None or (rows.truncated and question.limit > rows.count):
+                if question.folder is not None:
+                    return self._write(frame, question.limit, Path(question.folder))
+                if rows is None:
+                    raise TooLarge("the answer is too large for a message; ask for fewer rows or columns, or for files")
+            return rows
+        finally:
+            for view in question.views:
+                self.session.catalog.dropTempView(view.name)
 
-    def frame(self, read: ReadQuery, reading: Reading, touched: Touched) -> DataFrame:
-        """The query over the versions of a reading; nothing runs yet."""
-        at = {version.table: version.read_at for version in reading.versions}
-        for name in read.tables:
-            self._view(name, at.get(name, reading.head), touched)
-        return self.session.sql(read.sql)
+    def cancel(self, group: str) -> None:
+        """End what runs in the group, and what it would still start."""
+        context = self.session.sparkContext
+        if context._jsc is not None:
+            with suppress(Py4JError, OSError):  # it has ended already
+                context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
-    def collect(self, frame: DataFrame, limit: int) -> ResultRows:
-        table = frame.limit(limit + 1).toArrow()
+    def close(self) -> None:
+        """The session belongs to others as well."""
+
+    def _frame(self, question: Question) -> DataFrame:
+        """The query over its views, checked; nothing runs yet."""
+        files: list[str] = []
+        for view in question.views:
+            files += map(plain, view.paths)
+            if view.paths:
+                rows = read_files(self.session, view.paths, view.schema, view.size_bytes)
+            else:
+                rows = self.session.createDataFrame([], struct_of(view.schema))
+            rows.createOrReplaceTempView(view.name)
+        frame = self.session.sql(question.sql)
+        self._check.check(frame, files)
+        return frame
+
+    def _collect(self, frame: DataFrame, limit: int, most_bytes: int) -> ResultRows | None:
+        """None if Spark would not even collect it."""
+        try:
+            table = frame.limit(limit + 1).toArrow()
+        except Exception as error:
+            if "maxResultSize" in str(error):
+                return None
+            raise
         rows = table.slice(0, limit)
-        return ResultRows(rows, _types(frame), table.num_rows > limit, count=rows.num_rows, zone=self.warehouse.zone)
+        while rows.num_rows and rows.nbytes > most_bytes:
+            rows = rows.slice(0, min(rows.num_rows - 1, rows.num_rows * most_bytes // rows.nbytes))
+        return ResultRows(rows, _types(frame), table.num_rows > rows.num_rows, count=rows.num_rows, zone=self._zone)
 
-    def write(self, frame: DataFrame, limit: int, folder: Path) -> ResultRows:
-        """As Parquet files, for more rows than one wants to send in a message."""
+    def _write(self, frame: DataFrame, limit: int, folder: Path) -> ResultRows:
+        """As Parquet files, for more than one wants to send in a message."""
         frame.limit(limit).write.mode("overwrite").parquet(str(folder))
         files = tuple(sorted(folder.glob("*.parquet")))
-        import pyarrow.parquet as pq
-
         count = sum(pq.read_metadata(file).num_rows for file in files)
         empty = pa.table({field.name: pa.nulls(0) for field in frame.schema.fields}) if frame.columns else pa.table({})
         return ResultRows(empty, _types(frame), count >= limit, files, count)
-
-    def forget(self, read: ReadQuery) -> None:
-        for name in read.tables:
-            self.session.catalog.dropTempView(name)
-
-    def _view(self, table: str, snapshot: int, touched: Touched) -> None:
-        within = touched.get(table, EVERYTHING)
-        with self.store.read() as conn:
-            schema = self.catalogue.schema(conn, table, snapshot)
-            some = None if within == EVERYTHING else within.intervals
-            files = self.catalogue.files(conn, table, snapshot, some) if schema else []
-        if schema is None and table in self.quarantines:
-            frame = self.session.createDataFrame([], struct_of(self.quarantines[table]))
-        else:
-            assert schema is not None
-            paths = [self.catalogue.locate(table, file) for file in files]
-            frame = read_files(self.session, paths, schema, sum(file.size_bytes for file in files))
-        frame.createOrReplaceTempView(table)
-
-
-def cancel(session: SparkSession, group: str) -> None:
-    """End what runs in the group, and what it would still start."""
-    jvm = session.sparkContext._jsc.sc()
-    try:
-        jvm.cancelJobGroupAndFutureJobs(group)
-    except Exception:  # an older Spark
-        session.sparkContext.cancelJobGroup(group)
 
 
 def _types(frame: DataFrame) -> tuple[str, ...]:

@@ -121,6 +121,9 @@ OURS = {
 def spark_settings(cores: int) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
+        # What does not stop when it is told to is ended, where it has a process of its own.
+        "spark.task.reaper.enabled": "true",
+        "spark.task.reaper.killTimeout": "30s",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.default.parallelism": str(cores),
         # Small jobs: planning again at run time costs more than it gives.
@@ -166,6 +169,9 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool],
     settings = {"spark.master": f"local[{cores}]", **spark_settings(cores), "spark.local.dir": str(scratch / "spark")}
     settings["spark.sql.warehouse.dir"] = str(scratch / "spark-warehouse")
     settings.update({full_name(key): _text(value) for key, value in given.items() if is_harmless(key)})
+    if settings["spark.master"].startswith("local"):
+        # Who connects to its ports has to know a secret, which is made for each start. A cluster has its own.
+        settings.setdefault("spark.authenticate", "true")
     settings[_DEFAULT_OPTIONS] = f"{_JAVA_OPTIONS} {settings.get(_DEFAULT_OPTIONS, '')}".rstrip()
     if SparkContext._active_spark_context is not None:
         return _beside(SparkSession(SparkContext._active_spark_context), settings, zone)
@@ -304,7 +310,7 @@ def _set_zone(session: SparkSession, zone: str) -> None:
 @contextmanager
 def _chatter_to(path: Path) -> Iterator[None]:
     """What the JVM prints goes to a file: it inherits standard error as it is when it starts, and keeps it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as log:

@@ -95,7 +95,7 @@ def backup(
         claim = read_claim(store, conn)
     assert claim is not None
     before = _place_for(folder, claim.identity, Path(catalogue.data_path), declarations.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / _BEGUN).write_text(claim.identity)
     older = sorted(path for path in folder.iterdir() if _DATABASE.fullmatch(path.name))
     name = f"store-{uuid4().hex[:8]}.db"

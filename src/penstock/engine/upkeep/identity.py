@@ -90,7 +90,7 @@ def write_mark(folder: str | Path, mark: Mark) -> None:
     path = Path(folder) / FILE_NAME
     part = path.with_name(f".{FILE_NAME}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with part.open("w", encoding="utf-8") as stream:
             json.dump({**asdict(mark), "note": _NOTE}, stream, indent=1)
             stream.flush()
