@@ -221,6 +221,8 @@ def test_other_sources_zones_and_rules(project: Project) -> None:
     project.run()
     assert project.rows("select k, v, n from daily") == [("a", 1, 1)]
     assert len(project.rows(quarantined)) == 2
+    with Warehouse(project.folder, spark=project.spark) as warehouse:
+        assert next(row for row in warehouse.status() if row.table == "ev").quarantined_rows == 2
     # Without its files, rows stay that keep the rules of now.
     shutil.rmtree(project.folder / "landing/ev")
     (project.folder / "tables/upper.sql").unlink()

@@ -300,7 +300,8 @@ class Runs:
             state.consistent = job.reflects is not None and not publication.mixed
             state.reflects = dict(job.reflects) if job.reflects is not None and state.consistent else state.reflects
         state.counts.rows += publication.rows
-        state.counts.quarantined_rows += publication.quarantined_rows
+        if publication.quarantined_rows is not None:
+            state.counts.quarantined_rows = publication.quarantined_rows
         state.small_files += publication.files
         if self._is_restated(state, publication, job):
             state.restated.note(at_us)

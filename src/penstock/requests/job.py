@@ -89,7 +89,8 @@ class PublishedTable:
     rows: int = 0
     size_bytes: int = 0
     files: int = 0
-    quarantined_rows: int = 0
+    # So many rows of it are in quarantine now; None if that is as before.
+    quarantined_rows: int | None = None
     # It was made from inputs that are of no one state: no consistent read uses it.
     mixed: bool = False
     # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.

@@ -159,8 +159,7 @@ class FlowWork:
             found.append(Made(name, REFUSED, refused, ended))
         reports = [report for _, report, _ in done]
         report = total(reports) if reports else None
-        rejected = report.rejected if report is not None else 0
-        return Computed(tuple(found), "flow", rejected, report=report)
+        return Computed(tuple(found), "flow", report)
 
     def load(
         self, job: Job, definition: Definition, rows: DataFrame, size: int, folder: str, only: Only, file: int | None

@@ -122,11 +122,10 @@ class BaseLoad:
             self._quarantine()
         self._still_there(job.files if job.anew != "files" else self.read)
         report = total(self.reports) if self.reports else None
-        refused = self.refused + (report.rejected if report is not None else 0)
         spans = self._spans()
         self._remove_superseded()
         readings = {file.uri: self.kept_as.get(file.uri, self.reading) for file in self.files}
-        return Computed(tuple(self.made), how, refused, report, spans, self.files, readings)
+        return Computed(tuple(self.made), how, report, spans, self.files, readings)
 
     # What came
 

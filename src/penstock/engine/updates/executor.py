@@ -63,7 +63,6 @@ class Made:
 class Computed:
     made: tuple[Made, ...]
     how: str
-    quarantined_rows: int = 0
     # Of a flow: the rows of its activities, times, memory.
     report: FlowReport | None = None
     # Of a load: in which stretches of time each file has rows.
@@ -311,7 +310,18 @@ class Executor:
             job.kind == "load" and self.warehouse.graph.has_time[job.table] and not all(each.append for each in found)
         )
         left = self.store.loaded_times(conn, job.table) if lost else None
-        return tuple(replace(each, left=left) for each in found)
+        refused = self._quarantined(conn, job, computed, snapshot)
+        return tuple(
+            replace(each, left=left, quarantined_rows=refused if each.table == job.table else None) for each in found
+        )
+
+    def _quarantined(self, conn: Connection, job: Job, computed: Computed, snapshot: int) -> int | None:
+        """How many refused rows of a table, or of its flow, there are now; None if the job changed nothing in that."""
+        flow = self.warehouse.definitions[job.table].flow
+        names = {f"{name}_quarantine" for name in (job.table, *([flow.flow.name] if flow is not None else []))}
+        if names.isdisjoint(made.table for made in computed.made):
+            return None
+        return sum(file.records for name in names for file in self.catalogue.files(conn, name, snapshot))
 
     def _note(self, job: Job, computed: Computed) -> dict[str, object]:
         """What the catalogue remembers of it, for people and other tools."""
@@ -392,7 +402,6 @@ class Executor:
             rows=sum(file.records for made in own if not made.kept for file in made.files),
             size_bytes=sum(file.size_bytes for made in own if not made.kept for file in made.files),
             files=sum(len(made.files) for made in own if made.replace == ()),
-            quarantined_rows=computed.quarantined_rows if table == job.table else 0,
             same=same.intervals,
         )
 
