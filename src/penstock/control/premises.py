@@ -59,9 +59,12 @@ class Limit(NamedTuple):
 
 @dataclass(slots=True)
 class _Pace:
-    """When the next file of a table may come at the earliest, if files come no faster than declared."""
+    """When the next file of a table may come at the earliest, if files come no faster than declared; when the last one came, and how
+    long after the one before."""
 
     next_us: int
+    last_us: int
+    gap_us: int = 0
 
 
 class PremiseWatch:
@@ -199,13 +202,20 @@ class PremiseWatch:
             delivery = model.deliveries.get(name)
             if delivery is None:
                 continue
-            pace = self._pace.setdefault(name, _Pace(event.at_us))
+            pace = self._pace.setdefault(name, _Pace(event.at_us, event.at_us))
+            if event.at_us > pace.last_us:
+                pace.gap_us, pace.last_us = event.at_us - pace.last_us, event.at_us
+            if pace.gap_us > (1 + _LATE) * delivery.period_us + delivery.jitter_us:
+                self._break(name, self._said_late(event.feed, pace.gap_us), "outage")
             early = pace.next_us - event.at_us
             if early > delivery.jitter_us + _LATE * delivery.period_us:
                 period = format_duration(delivery.period_us)
                 self._break(name, f"files of feed `{event.feed}` come more often than every {period}")
                 pace.next_us = event.at_us
             pace.next_us += delivery.period_us
+
+    def _said_late(self, feed: str, gap_us: int) -> str:
+        return f"a file of feed `{feed}` came {format_duration(gap_us)} after the one before"
 
     # What is told
 
@@ -291,8 +301,11 @@ class PremiseWatch:
         for base in sorted(model.above.get(name, frozenset()) | {name}):
             delivery = model.deliveries.get(base)
             last = self._last_file_us(base)
+            pace, feed = self._pace.get(base), state.graph.tables[base].feed or ""
+            if delivery is not None and pace is not None and pace.gap_us > delivery.period_us + delivery.jitter_us:
+                return self._said_late(feed, pace.gap_us), "outage"
             if delivery is not None and last is not None and now_us - last > delivery.period_us + delivery.jitter_us:
-                return f"no file of feed `{state.graph.tables[base].feed}` came since {format_instant(last)}", "outage"
+                return f"no file of feed `{feed}` came since {format_instant(last)}", "outage"
         return f"`{name}` is staler than it can be though {UNEXPLAINED}: its feed may have held data back", "table"
 
     def _last_file_us(self, base: str) -> int | None:
