@@ -28,9 +28,8 @@ from penstock.model.time import MINUTE_US, SECOND_US, moment, parse_instant
 from penstock.scheduling.jobs import Decision, Situation
 from penstock.scheduling.policies import register
 from penstock.scheduling.policies.index import Fifo
-from penstock.sim.whatif.change import Changes, SlowPeriod
 from penstock.sim.whatif.recording import Recording, record
-from penstock.sim.whatif.replay import Replay
+from penstock.sim.whatif.replay import Changes, Replay, SlowPeriod
 
 # Of each run. After half as long the policies have hardly parted: the first files find every track free.
 SECONDS = float(os.environ.get("PENSTOCK_LIVE_SECONDS", "80"))

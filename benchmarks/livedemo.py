@@ -27,7 +27,7 @@ from penstock.engine.updates.executor import Computed
 from penstock.model.time import SECOND_US
 from penstock.requests.job import Job
 from penstock.sim.timeline import timeline
-from penstock.sim.whatif.change import Changes
+from penstock.sim.whatif.replay import Changes
 from penstock.store.store import Store
 
 

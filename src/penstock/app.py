@@ -42,7 +42,7 @@ from penstock.engine.declarations import restored_state
 from penstock.engine.desk.history import History, PastVersion, TableDifference
 from penstock.engine.desk.versions import QueryError, QueryResult
 from penstock.engine.faults import NotAvailable
-from penstock.engine.updates.provenance import waiting_rows
+from penstock.engine.updates.times import waiting_rows
 from penstock.engine.upkeep.backup import Backup, backup
 from penstock.engine.upkeep.identity import Identity
 from penstock.engine.upkeep.restore import MovedFiles, Restored, copy_project

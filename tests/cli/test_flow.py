@@ -18,7 +18,7 @@ from penstock.engine.flows.progress import FlowProgress, StepProgress
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
 from penstock.flows.report import ActivityRun, FlowReport, StepRun
-from penstock.sim.plan_picture import layout
+from penstock.sim.figure import layout
 from tests.conftest import Write
 
 run = CliRunner().invoke

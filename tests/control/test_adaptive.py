@@ -11,7 +11,6 @@ import pytest
 from penstock.control.controller import Controller
 from penstock.control.events import FileArrived, RunStarted, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.control.outlook import LearnedOutlook
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.views.recovery import assumed
 from penstock.model.tables import Feed, Table
@@ -24,6 +23,7 @@ from penstock.scheduling.recovery.modes import Modes
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, SimTable
 from penstock.sim.scenario import Scenario as SimScenario
+from tests.control.replay import replay
 from tests.control.scenarios import Scenario, check_at_rest
 
 

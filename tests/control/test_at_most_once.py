@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from penstock.control.events import BackfillRequested
-from penstock.control.replay import replay
 from penstock.control.views.explain import explain
 from penstock.control.views.requests import requests
 from penstock.control.views.status import status
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
+from tests.control.replay import replay
 from tests.control.schedule_world import World
 from tests.control.test_diamonds import DIAMOND
 from tests.control.test_holding import MONDAY, run

@@ -9,7 +9,6 @@ import pytest
 from penstock.control.controller import Controller
 from penstock.control.events import FileArrived, RefreshRequested, UpdateFinished, UpdateStarted, WarehouseDeclared
 from penstock.control.query_inputs import are_running, refresh_time, to_refresh
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EVERYTHING, PartitionSet
@@ -17,6 +16,7 @@ from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, SECOND_US
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.waits import QueryWaits
+from tests.control.replay import replay
 from tests.control.scenarios import T0, Scenario, check_at_rest, check_reflects
 
 

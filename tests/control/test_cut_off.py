@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.events import BackfillRequested
-from penstock.control.replay import replay
 from penstock.control.views.status import status
 from penstock.model.tables import Source, Table
 from penstock.model.time import DAY_US
+from tests.control.replay import replay
 from tests.control.schedule_world import World, mixed
 from tests.control.test_at_most_once import DAY_1, base, finish, late_file, made, start_all, view, warehouse
 from tests.control.test_holding import run

@@ -21,7 +21,6 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.control.views.explain import explain
@@ -30,7 +29,8 @@ from penstock.control.views.recovery import assumed, broken, guarantees, hanging
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import MINUTE_US, SECOND_US, parse_instant
 from penstock.requests.job import FeedFile, Job, PublishedTable
-from penstock.store.codec import decode, encode
+from penstock.store.schema import decode, encode
+from tests.control.replay import replay
 
 T0 = parse_instant("2024-03-01 09:00")
 STATS = Feed("router_stats", 2 * MINUTE_US)

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.events import BackfillRequested, UpdateFinished
-from penstock.control.forecast import forecast
 from penstock.control.readiness import blocked
 from penstock.control.snapshot import dump, load
 from penstock.control.views.recovery import guarantees
-from penstock.control.views.requests import requests
+from penstock.control.views.requests import forecast, requests
 from penstock.control.views.status import status
 from penstock.model.graph import CycleError, Graph
 from penstock.model.tables import Feed, Source, Table

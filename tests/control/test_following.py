@@ -18,7 +18,6 @@ from penstock.control.events import (
     UpdateStarted,
     WarehouseDeclared,
 )
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.views.explain import explain
 from penstock.model.partitions import EVERYTHING
@@ -27,6 +26,7 @@ from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.queries.demand import Modulator
 from penstock.requests.job import FeedFile, PublishedTable
 from tests.control import schedule_world
+from tests.control.replay import replay
 from tests.control.scenarios import Scenario, check_at_rest, check_reflects
 
 S = SECOND_US

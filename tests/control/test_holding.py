@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from penstock.control.events import BackfillRequested, UpdateStarted
-from penstock.control.replay import replay
 from penstock.control.views.explain import explain
 from penstock.control.views.requests import requests
 from penstock.model.tables import Feed, Source, Table
@@ -17,6 +16,7 @@ from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_ins
 from penstock.requests.budget import MOST, below, share_us
 from penstock.requests.job import Job
 from penstock.requests.tablestate import Restated
+from tests.control.replay import replay
 from tests.control.schedule_world import World
 
 

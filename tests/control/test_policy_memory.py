@@ -16,7 +16,7 @@ from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.requests.job import FeedFile, PublishedTable
 from penstock.scheduling.jobs import Decision, FinishedJob, PolicyError, ReadyJob, ReadyJobs, Situation, Start
 from penstock.scheduling.policies import find_policy
-from penstock.store.codec import decode, encode
+from penstock.store.schema import decode, encode
 
 T0 = 1_709_251_200_000_000
 FEEDS = (Feed("fast", MINUTE_US), Feed("slow", HOUR_US))

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from penstock.control import readiness
-from penstock.control.replay import replay
+from tests.control.replay import replay
 from tests.control.scenarios import Scenario, check_at_rest, check_reflects, grouped, outside
 
 SCENARIOS = int(os.environ.get("PENSTOCK_SCENARIOS", "2000"))

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.events import FileArrived, UpdateStarted
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
 from penstock.scheduling.jobs import Decision, Situation, Start, UpdatePolicy
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.index import MaxBenefit
+from tests.control.replay import replay
 from tests.control.scenarios import Scenario
 
 

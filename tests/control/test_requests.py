@@ -15,18 +15,17 @@ from penstock.control.events import (
     UpdateStopped,
     WarehouseDeclared,
 )
-from penstock.control.forecast import forecast
-from penstock.control.replay import replay
 from penstock.control.snapshot import dump, load
 from penstock.control.views.explain import explain
 from penstock.control.views.inputs import absent_inputs
-from penstock.control.views.requests import requests
+from penstock.control.views.requests import forecast, requests
 from penstock.control.views.status import status
 from penstock.model.partitions import PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
 from penstock.requests.needs import partitions_of
 from penstock.scheduling.chopping import Cut
+from tests.control.replay import replay
 from tests.control.scenarios import Scenario, check_at_rest
 from tests.control.test_diamonds import DAY_1, DEEP, DIAMOND, base, scenario, view
 from tests.control.test_diamonds import load as deliver

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control.events import UpdateStarted
-from penstock.control.replay import replay
 from penstock.control.views.recovery import guarantees
 from tests.conftest import Write
+from tests.control.replay import replay
 from tests.oracle import attach, rows
 
 pytestmark = pytest.mark.spark

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from penstock.app import Warehouse
 from penstock.control.controller import Controller
 from penstock.control.events import UpdateStarted
-from penstock.control.replay import replay
 from penstock.control.state import State
 from penstock.model.time import DAY_US, format_instant, parse_instant
 from tests.conftest import Write
+from tests.control.replay import replay
 from tests.engine.crashing import write_project
 from tests.oracle import assert_same, attach, rows
 

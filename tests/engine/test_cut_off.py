@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from penstock.control.events import UpdateFinished
-from penstock.control.replay import replay
 from penstock.engine.commands.requests import Requesting
 from penstock.engine.declarations import restored_state
 from penstock.store.store import Store
 from penstock.tables import Catalogue
+from tests.control.replay import replay
 from tests.engine.crashing import Site, check, make_site, stats
 from tests.engine.test_crash_everywhere import crash_at
 

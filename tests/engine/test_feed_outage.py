@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.control.events import FeedCameBack, FeedPaused, FeedResumed, FeedWentOut, UpdateFinished
-from penstock.control.replay import replay
 from penstock.control.views.health import feed_health
 from penstock.engine.commands.feeds import pause, resume
 from penstock.model.time import MINUTE_US
+from tests.control.replay import replay
 from tests.engine.crashing import Crash, InlineRuntime, Site, make_site, stats
 
 

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
 from penstock.control import readiness
-from penstock.control.replay import replay
 from penstock.control.state import State
 from penstock.engine.declarations import restored_state
 from penstock.engine.spark import work as sparkwork
 from penstock.engine.upkeep.retention import expire
 from penstock.errors import PenstockError
 from tests.conftest import Write
+from tests.control.replay import replay
 from tests.oracle import attach, rows
 
 pytestmark = pytest.mark.spark

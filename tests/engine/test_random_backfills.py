@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
-from penstock.control.replay import replay
 from tests.conftest import Write
+from tests.control.replay import replay
 from tests.engine.test_backfill import day, made, run
 from tests.oracle import assert_same, attach
 

@@ -10,8 +10,7 @@ from penstock.flows.archetypes import ARCHETYPES, butterfly, fork
 from penstock.flows.choice import Rates, choose_stages
 from penstock.flows.graph import FlowGraph, Node, NodeKind, source, target
 from penstock.flows.ordering import ORDERS
-from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging
-from penstock.flows.walk import Walk
+from penstock.flows.staging import StagingPlace, StagingPlan, Walk, plan_staging
 from tests.flows.graphs import graphs
 
 # Staging costs nothing: everything that has several consumers is staged.

@@ -9,8 +9,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
-from penstock.queries.chain import RefreshStep, refresh_chain, span
-from penstock.queries.estimate import Estimate
+from penstock.queries.estimate import Estimate, RefreshStep, refresh_chain, span
 
 H = HOUR_US
 D = 24 * H

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queries.crowding import Question, loss
-from penstock.queries.estimate import Estimate
+from penstock.queries.estimate import Estimate, Question, loss
 
 
 def asked(deadline_s: float, run_s: float, worth: float = 1.0, spread_s: float = 0.0) -> Question:

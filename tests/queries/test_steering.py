@@ -12,9 +12,8 @@ from penstock.model.time import END_US, SECOND_US
 from penstock.queries.choice import Option, Way
 from penstock.queries.contract import Contract, OutcomeWeights, WhenStale
 from penstock.queries.estimate import Estimate
-from penstock.queries.live import GRACE_S, NAMES, find_live_policy
+from penstock.queries.live import GRACE_S, NAMES, Steering, find_live_policy
 from penstock.queries.outcome import Cause, Ending, Rejected
-from penstock.queries.steering import Steering
 
 S = SECOND_US
 NAIVE = OutcomeWeights()

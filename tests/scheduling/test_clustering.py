@@ -8,8 +8,7 @@ import pytest
 
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.clustering import Clusters, stretch
-from penstock.scheduling.placement.proportional import clusters
+from penstock.scheduling.placement.proportional import Clusters, clusters, stretch
 
 
 @pytest.mark.parametrize("by", ["E", "P"])

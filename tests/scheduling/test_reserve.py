@@ -9,7 +9,7 @@ from penstock.model.tables import Feed, Table
 from penstock.model.time import SECOND_US
 from penstock.scheduling.jobs import ReadyJob, ReadyJobs, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
-from penstock.scheduling.placement.clustering import Clusters, stretch
+from penstock.scheduling.placement.proportional import Clusters, stretch
 from penstock.scheduling.policies import bound, find_policy
 
 

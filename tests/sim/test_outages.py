@@ -11,7 +11,7 @@ from penstock.cli.main import app
 from penstock.scheduling.policies import find_policy
 from penstock.sim import lean, runtime
 from penstock.sim.scenario import Outage, Scenario, SimTable
-from penstock.sim.whatif.change import Changes, FeedOutage
+from penstock.sim.whatif.replay import Changes, FeedOutage
 
 SCENARIO = """
 tracks = 2

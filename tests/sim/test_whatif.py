@@ -18,9 +18,8 @@ from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario, SimTable
 from penstock.sim.timeline import timeline, write_timeline
 from penstock.sim.whatif.advice import advise
-from penstock.sim.whatif.change import ChangeError, Changes, SlowPeriod, parse_changes
 from penstock.sim.whatif.recording import Crowding, NothingRecorded, Recording, _Kept, record
-from penstock.sim.whatif.replay import Replay, met, weighted
+from penstock.sim.whatif.replay import ChangeError, Changes, Replay, SlowPeriod, met, parse_changes, weighted
 from penstock.store.store import Store
 
 # Four feeds and two views, busy enough that the order matters.

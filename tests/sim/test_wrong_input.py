@@ -17,10 +17,10 @@ from penstock.papers.scheduling.golab import mostly_better, never_worse
 from penstock.scheduling.policies import ORDERS, POLICIES, find_policy
 from penstock.scheduling.policies import WHOLE as WHOLES
 from penstock.sim.arrivals import batches
+from penstock.sim.outcome import sweep
 from penstock.sim.read import scenario_of
 from penstock.sim.runtime import simulate
 from penstock.sim.scenario import Scenario, ScenarioError, SimTable, Slowdown
-from penstock.sim.sweep import sweep
 
 
 def refused(text: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.control.events import Event, FileArrived, RunStarted, TableRetried, UpdateFinished, UpdateStarted
 from penstock.requests.job import FeedFile, Job
-from penstock.store.codec import decode, encode, subject
+from penstock.store.schema import decode, encode, subject
 from penstock.store.store import Store
 
 KINDS = get_args(Event)

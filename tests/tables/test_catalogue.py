@@ -19,7 +19,7 @@ from sqlalchemy import inspect, text
 from penstock.errors import PenstockError
 from penstock.model.schema import Column
 from penstock.tables import Catalogue, Conflict, Note, SchemaConflict, TableChange
-from penstock.tables.head import read_head
+from penstock.tables.known import read_head
 
 from .conftest import DAY_US, T0_US, Lake, columns, rows
 

@@ -14,8 +14,7 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, err, errors_told, out, parse_seeds, print_json, watched
 from penstock.errors import PenstockError
 from penstock.sim.figure import Line, Panel, check_picture, write_chart
-from penstock.sim.outcome import Row, average, grouped
-from penstock.sim.sweep import sweep
+from penstock.sim.outcome import Row, average, grouped, sweep
 
 if TYPE_CHECKING:
     from penstock.papers import Experiment, Finding

@@ -25,10 +25,8 @@ from penstock.flows.gathering import gathered, learned
 from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
 from penstock.flows.report import FlowReport, load
-from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging
-from penstock.flows.walk import timetable
-from penstock.sim.figure import check_picture
-from penstock.sim.plan_picture import draw_plan
+from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging, timetable
+from penstock.sim.figure import check_picture, draw_plan
 
 # The last run of a flow, for people.
 

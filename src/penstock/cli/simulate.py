@@ -30,11 +30,10 @@ from penstock.scheduling.jobs import Index, PolicyError, ReadyJob, UpdatePolicy
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, bound, find_policy
 from penstock.sim.figure import Line, Panel, check_picture, write_chart
 from penstock.sim.lean import run, uncontended
-from penstock.sim.outcome import Row, average, grouped
+from penstock.sim.outcome import Row, average, grouped, sweep, told_of
 from penstock.sim.read import read_scenario
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Scenario
-from penstock.sim.sweep import sweep, told_of
 from penstock.sim.timeline import timeline, write_timeline
 
 # As many tables as are shown, those of the highest priority.

@@ -38,9 +38,8 @@ from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.timeline import timeline as timeline_of
 from penstock.sim.timeline import write_timeline
 from penstock.sim.whatif.advice import Advice, advise, compare
-from penstock.sim.whatif.change import Changes, parse_changes
 from penstock.sim.whatif.recording import Recording, record
-from penstock.sim.whatif.replay import Replay, met, weighted
+from penstock.sim.whatif.replay import Changes, Replay, met, parse_changes, weighted
 
 # What is tried if nobody says what: one of each kind that has ever been the best somewhere.
 CANDIDATES = (

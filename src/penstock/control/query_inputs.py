@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from penstock.control.state import State
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import RefreshStep, refresh_chain, span
-from penstock.queries.estimate import AT_ONCE, Estimate
+from penstock.queries.estimate import AT_ONCE, Estimate, RefreshStep, refresh_chain, span
 from penstock.requests.needs import partitions_of
 from penstock.requests.tablestate import TableState
 

@@ -19,7 +19,7 @@ from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.requests.closure import Duration, longest
 from penstock.requests.needs import Piece
 from penstock.requests.tablestate import TableState
-from penstock.requests.view import RequestView
+from penstock.requests.waits import RequestView
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from penstock.requests.closure import Duration, decide, longest
 from penstock.requests.in_flight import InFlight
 from penstock.requests.needs import Need, Piece
 from penstock.requests.tablestate import TableState
-from penstock.requests.view import RequestView
+from penstock.requests.waits import RequestView
 
 # How far apart two changes are at most that are brought together where nobody says a `patience`.
 NEARBY_US = 4 * HOUR_US

@@ -18,7 +18,7 @@ from penstock.model.time import BEGIN_US, END_US
 from penstock.requests.budget import Below, below, latest_start_us, pass_us
 from penstock.requests.needs import Need, Piece
 from penstock.requests.tablestate import TableState
-from penstock.requests.view import RequestView
+from penstock.requests.waits import RequestView
 
 
 class Dates(NamedTuple):

@@ -6,11 +6,15 @@ part: a query need not wait for the rest of its tables. It is over when the upda
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
+from penstock.model.cost import CostModel
+from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, IntervalMap, PartitionSet
 from penstock.model.time import END_US
+from penstock.requests.ledger import UserRequest
+from penstock.requests.tablestate import TableState
 
 
 class QueryWaits:
@@ -77,3 +81,26 @@ class QueryWaits:
         for table, pieces in data.items():
             for start, end, until in pieces:
                 self.add(table, PartitionSet(((start, end),)), until)
+
+
+class RequestView(Protocol):
+    """What the rules of waiting may read of the state."""
+
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def tables(self) -> Mapping[str, TableState]: ...
+    @property
+    def requests(self) -> Mapping[int, UserRequest]: ...
+    @property
+    def awaited(self) -> QueryWaits: ...
+    @property
+    def now_us(self) -> int: ...
+    @property
+    def kept(self) -> frozenset[str]: ...
+    @property
+    def cost_of(self) -> Callable[[str], CostModel]: ...
+    @property
+    def paused(self) -> Callable[[TableState], object]: ...
+    @property
+    def deferred_until(self) -> Callable[[TableState], int | None]: ...

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
+from penstock.errors import PenstockError
 from penstock.model.time import SECOND_US
+from penstock.scheduling.guard import failure
+from penstock.scheduling.jobs import PolicyError
 
 
 class FreshnessSum:
@@ -86,3 +92,38 @@ def average(rows: Sequence[Row], key: str) -> tuple[float, float]:
 
 def averages(rows: Sequence[Row], key: str, *by: str) -> dict[tuple[Any, ...], float]:
     return {group: average(found, key)[0] for group, found in grouped(rows, *by)}
+
+
+# Many independent runs on all cores, with their results in order.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def sweep(work: Callable[[T], R], points: Iterable[T], jobs: int | None = None) -> Iterator[R]:
+    """The results as they come due. `work` and the points must be picklable; with one job all runs in this process."""
+    todo = list(points)
+    count = min(len(todo), jobs or os.cpu_count() or 1)
+    if count <= 1:
+        for point in todo:  # not `map`, which would take a StopIteration for the end of the points
+            yield work(point)
+        return
+    with ProcessPoolExecutor(count) as pool:
+        try:
+            yield from pool.map(work, todo)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextmanager
+def told_of(policy: str) -> Iterator[None]:
+    """Whatever goes wrong in a run is told with the name of its policy: it may be one of the user's own."""
+    try:
+        yield
+    except PolicyError as error:
+        raise PolicyError(f"{policy}: {error}") from None
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{policy}: {failure(error)}") from error

@@ -26,8 +26,7 @@ from penstock.errors import PenstockError
 from penstock.model.partitions import Interval, PartitionSet
 from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
-from penstock.store.codec import decode, encode, subject
-from penstock.store.schema import upgrade
+from penstock.store.schema import decode, encode, subject, upgrade
 
 
 class StoreError(PenstockError):

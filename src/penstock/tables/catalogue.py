@@ -18,7 +18,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema
 from penstock.tables import ddl, others, presence, reading, retention
-from penstock.tables.head import adopt, conflicts, lock, read_head
+from penstock.tables.known import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
 from penstock.tables.types import DataFile, Interval, Note, TableChange
 

@@ -27,8 +27,7 @@ from penstock.tables.columns import (
     schema_of,
 )
 from penstock.tables.evolution import check_names, evolve
-from penstock.tables.head import Head
-from penstock.tables.known import ColumnRange, Known, load, widen
+from penstock.tables.known import ColumnRange, Head, Known, load, widen
 from penstock.tables.types import Conflict, DataFile, Interval, Note, SchemaConflict, TableChange
 
 _LIVE = (

@@ -8,17 +8,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from penstock.declare.sql.fold import (
-    AggregateWay,
-    FoldPlan,
-    Full,
-    How,
-    Rowwise,
-    StoredPartial,
-    Value,
-    assemble,
-    averaged,
-)
+from penstock.declare.sql.facts import AggregateWay, Full, How, Rowwise
+from penstock.declare.sql.fold import FoldPlan, StoredPartial, Value, assemble, averaged
 from penstock.declare.sql.functions import aggregates, is_aggregate, unsteady
 from penstock.declare.sql.model import Block, Combined, Query
 from penstock.declare.sql.parse import Parsed, type_of

@@ -14,8 +14,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock.declare.sql.facts import ColumnTerm, NamedColumn, Origin, Separable, Shape, SqlFlaw, SqlProblem
-from penstock.declare.sql.fold import AggregateWay, Full, How, Rowwise
+from penstock.declare.sql.facts import (
+    AggregateWay,
+    ColumnTerm,
+    Full,
+    How,
+    NamedColumn,
+    Origin,
+    Rowwise,
+    Separable,
+    Shape,
+    SqlFlaw,
+    SqlProblem,
+)
 
 if TYPE_CHECKING:
     from penstock.declare.sql.model import Query

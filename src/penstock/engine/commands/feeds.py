@@ -22,9 +22,6 @@ from penstock.control.events import (
 from penstock.control.files import QuarantinedFile
 from penstock.control.state import State
 from penstock.declare.warehouse import Definitions
-from penstock.engine.arrivals.inspect import look_at
-from penstock.engine.arrivals.intake import EMPTY, UNREAD
-from penstock.engine.arrivals.records import Malformed
 from penstock.errors import PenstockError
 from penstock.model.partitions import Interval
 from penstock.requests.job import FeedFile
@@ -92,6 +89,8 @@ class Retried:
 
 
 def retry(warehouse: Definitions, store: Store, state: State, names: Sequence[str], now_us: int) -> Retried:
+    from penstock.engine.arrivals.intake import UNREAD  # with PyArrow, for which commands that only look need not wait
+
     failed = {name for name, table in state.tables.items() if table.failed or table.retry_at_us is not None}
     for name in names:
         if name not in state.tables and name not in state.quarantine:
@@ -125,6 +124,10 @@ def retry(warehouse: Definitions, store: Store, state: State, names: Sequence[st
 
 
 def _look_again(warehouse: Definitions, found: QuarantinedFile, now_us: int) -> tuple[FeedFile, int] | str:
+    from penstock.engine.arrivals.inspect import look_at
+    from penstock.engine.arrivals.intake import EMPTY
+    from penstock.engine.arrivals.records import Malformed
+
     path = warehouse.declarations.folder / found.file.uri
     feed = warehouse.feeds.get(found.feed)
     if feed is None:

@@ -11,10 +11,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from penstock.control.events import BackfillRequested, RequestCancelled, SettingChanged
-from penstock.control.forecast import Reason, forecast
 from penstock.control.readiness import most_at_once
 from penstock.control.state import State
-from penstock.control.views.requests import RequestStatus, requests
+from penstock.control.views.requests import Reason, RequestStatus, forecast, requests
 from penstock.declare.warehouse import Definitions
 from penstock.engine.declarations import declared
 from penstock.errors import PenstockError

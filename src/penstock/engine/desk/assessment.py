@@ -19,10 +19,8 @@ from penstock.engine.desk.reads import Reading, readings
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.partitions import EVERYTHING
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Option, Way
-from penstock.queries.crowding import Question, loss
-from penstock.queries.estimate import AT_ONCE, Estimate
+from penstock.queries.estimate import AT_ONCE, Estimate, Question, RefreshStep, loss
 from penstock.queries.predict import Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue

@@ -13,12 +13,11 @@ from penstock.control.query_inputs import made_by
 from penstock.engine.desk.assessment import KnownState
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import SECOND_US
-from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import OutcomeWeights
-from penstock.queries.live import LivePolicy
+from penstock.queries.estimate import RefreshStep
+from penstock.queries.live import LivePolicy, Steering
 from penstock.queries.outcome import Cause, Ending, Outcome, Satisfaction, ending
-from penstock.queries.steering import Steering
 from penstock.store.store import Store
 
 

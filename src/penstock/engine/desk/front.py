@@ -30,12 +30,12 @@ from penstock.engine.desk.reads import EVERY_S, Reading, Telling, check_readable
 from penstock.engine.desk.result_files import ResultFiles
 from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
-from penstock.engine.updates.provenance import waiting_rows
+from penstock.engine.updates.times import waiting_rows
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
-from penstock.queries.chain import RefreshStep
 from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import Contract, Profile, WhenStale
+from penstock.queries.estimate import RefreshStep
 from penstock.queries.live import LivePolicy, find_live_policy
 from penstock.queries.outcome import DeadlineMissed, Ending, Outcome, Rejected, Stale, ending, judged
 from penstock.queries.predict import Predictor

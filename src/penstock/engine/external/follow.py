@@ -18,7 +18,7 @@ from penstock.control.state import State
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.desk.versions import Candidate, agree
 from penstock.engine.external.handed import look
-from penstock.engine.updates.provenance import time_range
+from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.declare.warehouse import Definition
-from penstock.engine.updates.provenance import instant_of, time_range
+from penstock.engine.updates.times import instant_of, time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet

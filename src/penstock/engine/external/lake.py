@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from penstock.control.events import Event, TablePublished
 from penstock.control.state import State
 from penstock.declare.warehouse import Definitions
-from penstock.engine.updates.provenance import time_range
+from penstock.engine.updates.times import time_range
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.requests.job import PublishedTable

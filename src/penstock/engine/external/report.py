@@ -15,7 +15,7 @@ from penstock.declare.problems import near_or_all
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.durable import to_disk
 from penstock.engine.external.handed import NotAccepted, files_below, look, unchanged
-from penstock.engine.updates.provenance import time_range
+from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.engine.spark.session import SparkProblem
 
 if TYPE_CHECKING:
     from penstock.engine.flows.run import FlowRun
@@ -123,3 +126,131 @@ class StorageSampler:
     def _sample(self) -> None:
         while not self._stop.wait(self._every_s):
             self.peak_bytes = max(self.peak_bytes, storage_bytes(self._session)[1])
+
+
+# Rows counted on their way through Spark, without a second pass.
+#
+# A mark is a filter that lets every row pass and that the optimizer cannot remove. Spark counts the rows that leave any
+# filter, in generated code: over 8 million rows four marks cost nothing that can be measured, where four Observations,
+# which are interpreted row by row, cost 3.3 s of CPU. The number in the mark says which one it is; the counts are read from
+# Spark's own record of the query.
+
+_ADAPTIVE, _RETAINED = "spark.sql.adaptive.enabled", "spark.sql.ui.retainedExecutions"
+# Of so many queries Spark must keep records: several flows may run at once.
+_FEWEST_RECORDS = 100
+_MARK = re.compile(r"monotonically_increasing_id\(\) >= -(\d+)\)")
+
+
+def mark(rows: DataFrame, number: int) -> DataFrame:
+    """The same rows, counted. Numbers begin with 1, and are the same every time: else Spark compiles the code anew."""
+    return rows.where(f"monotonically_increasing_id() >= -{number}L")
+
+
+@contextmanager
+def planned_once(session: SparkSession) -> Iterator[None]:
+    """Where Spark plans again while it runs, it leaves out what it finds to be joined with nothing, and its marks with it."""
+    before = str(session.conf.get(_ADAPTIVE))
+    session.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_ADAPTIVE, before)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What Spark noted of one query."""
+
+    rows: dict[int, int]
+    cpu_s: float
+    shuffle_bytes: int
+
+
+def cached_plan(rows: DataFrame) -> Any | None:
+    """Spark's builder of what it keeps of a persisted frame."""
+    cached = rows.sparkSession._jsparkSession.sharedState().cacheManager().lookupCachedData(rows._jdf)
+    return cached.get().cachedRepresentation().cacheBuilder() if cached.isDefined() else None
+
+
+def cached_rows(rows: DataFrame) -> dict[int, int]:
+    """The counts of a persisted frame. They stand in its own plan, whoever was the first to compute it: Spark keeps equal
+    plans once."""
+    builder = cached_plan(rows)
+    found: dict[int, int] = {}
+    waiting = [builder.cachedPlan()] if builder is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "Filter" and (match := _MARK.search(node.condition().toString())):
+            found[int(match[1])] = int(node.metrics().get("numOutputRows").get().value())
+        children = node.children()
+        waiting += [children.apply(place) for place in range(children.size())]
+    return found
+
+
+class QueryRecords:
+    """Spark's record of queries, by the description that the thread had that ran them."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context: Any = session.sparkContext._jsc.sc()
+        self._store: Any = session._jsparkSession.sharedState().statusStore()
+        if (kept := int(str(session.conf.get(_RETAINED, "1000")))) < _FEWEST_RECORDS:
+            raise SparkProblem(
+                f"flows count their rows by Spark's records of queries, but this Spark keeps {kept} of them; start it with "
+                f"{_RETAINED} of at least {_FEWEST_RECORDS}, or let Penstock start it"
+            )
+
+    def newest(self) -> int:
+        """The number of the last query so far."""
+        count = self._store.executionsCount()
+        last = self._store.executionsList(max(0, count - 1), 1)
+        return last.head().executionId() if last.size() else -1
+
+    def measured(self, description: str, after: int) -> Measured:
+        """What the queries with a description, begun after another one, did."""
+        self._context.listenerBus().waitUntilEmpty()
+        rows: dict[int, int] = {}
+        cpu_ns = shuffle = 0
+        for query in self._queries(description, after):
+            for number, count in self._marks(query.executionId()):
+                # What is evaluated twice within one query passes its mark twice, each time in full.
+                rows[number] = max(count, rows.get(number, 0))
+            stages = query.stages().iterator()
+            while stages.hasNext():
+                found = self._stage(stages.next())
+                cpu_ns, shuffle = cpu_ns + found[0], shuffle + found[1]
+        return Measured(rows, cpu_ns / 1e9, shuffle)
+
+    def _queries(self, description: str, after: int) -> list[Any]:
+        """The newest first: each is a call into the JVM."""
+        count = self._store.executionsCount()
+        found = []
+        last = self._store.executionsList(max(0, count - 500), 500)
+        for place in range(last.size() - 1, -1, -1):
+            query = last.apply(place)
+            if query.executionId() <= after:
+                break
+            if query.description() == description:
+                found.append(query)
+        return found
+
+    def _marks(self, execution: int) -> list[tuple[int, int]]:
+        nodes = self._store.planGraph(execution).allNodes()
+        values = self._store.executionMetrics(execution)
+        found = []
+        for place in range(nodes.size()):
+            node = nodes.apply(place)
+            match = _MARK.search(node.desc()) if node.name() == "Filter" else None
+            if match is None or node.metrics().isEmpty():
+                continue
+            metric = node.metrics().head()
+            value = values.get(metric.accumulatorId())
+            text = value.get() if value.isDefined() else "0"
+            found.append((int(match[1]), int(re.sub(r"\D", "", text) or 0)))
+        return found
+
+    def _stage(self, number: int) -> tuple[int, int]:
+        try:
+            stage = self._context.statusStore().lastStageAttempt(number)
+        except Exception:
+            return 0, 0
+        return stage.executorCpuTime(), stage.shuffleWriteBytes()

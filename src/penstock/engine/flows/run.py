@@ -18,8 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from penstock.engine.flows import history  # noqa: F401  (registers its activities)
-from penstock.engine.flows.counting import QueryRecords, cached_plan, cached_rows, mark, planned_once
-from penstock.engine.flows.progress import FlowProgress, StepProgress, rows_held, tasks_of
+from penstock.engine.flows.progress import (
+    FlowProgress,
+    QueryRecords,
+    StepProgress,
+    cached_plan,
+    cached_rows,
+    mark,
+    planned_once,
+    rows_held,
+    tasks_of,
+)
 from penstock.engine.flows.realise import HIDDEN, FormerRows, Inputs, realise, refused
 from penstock.engine.updates.rows import Staged as Files
 from penstock.engine.updates.rows import quoted, read_files
@@ -27,9 +36,8 @@ from penstock.errors import PenstockError
 from penstock.flows.activities import Activity, Check
 from penstock.flows.description import FlowSource, Target, TypedFlow
 from penstock.flows.report import ActivityRun, FlowReport, StepRun
-from penstock.flows.staging import StagedRows, StagingPlace, StagingPlan
+from penstock.flows.staging import StagedRows, StagingPlace, StagingPlan, Walk
 from penstock.flows.staging import Step as PlannedStep
-from penstock.flows.walk import Walk
 
 SAMPLE_S = 0.25  # between two looks at what is held
 _LEVELS = {StagingPlace.MEMORY: StorageLevel.MEMORY_AND_DISK_DESER, StagingPlace.DISK: StorageLevel.DISK_ONLY}

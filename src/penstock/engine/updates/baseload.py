@@ -28,9 +28,10 @@ from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
 from penstock.engine.updates.cleanup import delete_files
 from penstock.engine.updates.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.updates.load import QUARANTINE, FeedReader, base_rows, refused_of
-from penstock.engine.updates.provenance import COLUMN, FILE, instant_of, spans_by_file
+from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
 from penstock.engine.updates.rows import RowsProblem, Staged, Writer, quoted, read_files, within
 from penstock.engine.updates.text_values import text
+from penstock.engine.updates.times import instant_of
 from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
 from penstock.model.grain import WHOLE, Fixed, Grain, zone_of

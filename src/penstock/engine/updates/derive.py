@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.declare.sql.view import AggregateWay, Rowwise
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.spark.session import settings_kept
-from penstock.engine.updates.provenance import time_range
 from penstock.engine.updates.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
 from penstock.engine.updates.rows import within as rows_within
 from penstock.engine.updates.shared_scan import SharedReads
+from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.graph import Graph

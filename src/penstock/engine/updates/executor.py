@@ -22,7 +22,7 @@ from penstock.engine.durable import to_disk
 from penstock.engine.faults import NotAvailable, WorldFault, check_storage, fault_of
 from penstock.engine.updates.cleanup import job_folder
 from penstock.engine.updates.cut_off import Rewrite, compare, read_by_file, with_digests
-from penstock.engine.updates.provenance import time_range
+from penstock.engine.updates.times import time_range
 from penstock.engine.upkeep.identity import FILE_NAME
 from penstock.errors import PenstockError
 from penstock.flows.report import FlowReport

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 
 from penstock.engine.spark.links import plain
 from penstock.engine.updates.cleanup import delete_files, remove_if_empty
-from penstock.engine.updates.provenance import time_range
 from penstock.engine.updates.row_digest import row_number
 from penstock.engine.updates.small_results import PARTITION, codec_of, collect, collects, write
+from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, Calendar, Fixed, Grain, zone_of
 from penstock.model.partitions import PartitionSet

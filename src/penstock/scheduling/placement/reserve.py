@@ -26,7 +26,7 @@ from typing import Any, Literal
 from penstock.model.graph import Graph
 from penstock.scheduling.jobs import NOTHING, Outlook, Situation, Start
 from penstock.scheduling.placement.base import Placement, Ranked, Why, among, recurring, recurs, upkeep
-from penstock.scheduling.placement.clustering import Clusters
+from penstock.scheduling.placement.proportional import Clusters
 
 _FROM_A_FAILURE = 2.0
 

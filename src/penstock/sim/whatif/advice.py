@@ -10,11 +10,9 @@ from pathlib import Path
 from penstock.declare.config import load_policies
 from penstock.errors import PenstockError
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
-from penstock.sim.outcome import Row, average, grouped
-from penstock.sim.sweep import sweep, told_of
-from penstock.sim.whatif.change import Changes
+from penstock.sim.outcome import Row, average, grouped, sweep, told_of
 from penstock.sim.whatif.recording import Crowding, Recording
-from penstock.sim.whatif.replay import Replay
+from penstock.sim.whatif.replay import Changes, Replay
 
 # What is as good as the best: a track more must bring more than this part of the staleness, or of the time in target.
 _AS_GOOD = 0.05
