@@ -325,7 +325,8 @@ def test_killed_or_failed_in_the_middle_of_each_stratum(
         ),
         2,
     ):
-        put(folder, f"partsupp-{number}.csv", PARTS)
+        # With one more bad row: the same rows again would be no change.
+        put(folder, f"partsupp-{number}.csv", f"{PARTS},10,{number},1.00\n")
         stop.append((moment, kind))
         with Warehouse(folder, spark=spark) as warehouse:
             before = warehouse.state().tables["view_4"].snapshot
@@ -340,7 +341,7 @@ def test_killed_or_failed_in_the_middle_of_each_stratum(
                 assert list(warehouse.catalogue.unknown_files(conn)) == []
         assert not stop and expected(folder) == truth
         assert state.tables["view_4"].snapshot > before
-        assert found.rejected == 3
+        assert found.rejected == 4
         # What had been made before the failure is used.
         assert any(each.reused for each in found.steps) == (kind is RuntimeError)
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()  # nothing is kept
