@@ -28,6 +28,7 @@ from penstock.control.views.health import FeedHealth, feed_healths
 from penstock.control.views.inputs import WaitingRows
 from penstock.control.views.recovery import Recovery, recoveries
 from penstock.control.views.requests import RequestStatus, requests
+from penstock.control.views.savings import Savings, savings
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError, near_or_all
@@ -589,6 +590,10 @@ class Warehouse:
     def requests(self) -> list[RequestStatus]:
         """What was asked for and how far it is, newest first."""
         return requests(self.state())
+
+    def savings(self) -> list[Savings]:
+        """What became of every reason to make something again, by table, and the sum of all."""
+        return savings(self.state())
 
     def cancel(self, request: int) -> tuple[RequestStatus, RequestStatus]:
         """Take a request back; it as it was and as it is now."""

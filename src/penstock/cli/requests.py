@@ -14,6 +14,7 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
 from penstock.control.views.requests import RequestStatus
+from penstock.control.views.savings import Savings
 from penstock.declare.effects import told
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -136,10 +137,16 @@ def _pairs(words: Sequence[str], tables: set[str]) -> list[tuple[str, str | None
 
 def requests(
     project: ProjectOption = Path(),
+    savings: Annotated[
+        bool, typer.Option("--savings", help="What became of every reason to make something again, by table.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """What was asked for: queued, running, waiting for what, merged with what, done."""
     with errors_told(), open_warehouse(project) as warehouse:
+        if savings:
+            _tell_savings(warehouse.savings(), json)
+            return
         found = warehouse.requests()
         if json:
             print_json({"requests": found})
@@ -165,6 +172,22 @@ def requests(
             )
         out.print(shown)
         tell_zone(zone)
+
+
+def _tell_savings(found: Sequence[Savings], json: bool) -> None:
+    *tables, every = found
+    if json:
+        print_json({"tables": tables, "all": every})
+        return
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    names = ("reasons", "updates", "merged", "duplicates", "joined", "held", "spared")
+    shown.add_column("table", no_wrap=True)
+    for name in names:
+        shown.add_column(name, justify="right", no_wrap=True)
+    for each in found:
+        numbers = [f"{number:,}" if (number := getattr(each, name)) else "" for name in names]
+        shown.add_row(each.table or "all", *numbers, style="" if each.table else "bold")
+    out.print(shown)
 
 
 def _deadline_cell(each: RequestStatus, now_us: int, zone: tzinfo) -> Text:

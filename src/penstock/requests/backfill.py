@@ -54,7 +54,12 @@ class Backfills:
             self._finish(request, request.at_us)
             return
         rest = request.wanted - self.join_running(state, request.wanted, request.number)
-        self.ledger.reason(state, rest)
+        if rest:
+            self.ledger.reason(state, rest)
+        else:
+            state.counts.requests += 1
+            state.counts.merged += 1
+            state.counts.joined += 1
         if rest:
             self.ledger.require(state, rest, asked(request.at_us, request.number))
             state.amount += size_bytes

@@ -213,6 +213,7 @@ class Ledger:
         rest = partitions - pending
         if rest:
             table.held.add(rest, need)
+            table.counts.held += 1
             for number in need.requests:
                 if number in self.requests:
                     self.requests[number].held = True
@@ -230,3 +231,14 @@ def is_covered(table: TableState, partitions: PartitionSet) -> bool:
         return not partitions
     found = table.needs.within(partitions)
     return not partitions - PartitionSet.of(*((start, end) for start, end, _ in found))
+
+
+def says_already(table: TableState, partitions: PartitionSet, need: Need) -> bool:
+    """Whether the pending needs of these partitions are about the same changes, requests and reasons."""
+    return all(
+        need.at_us >= known.at_us
+        and need.newest_us <= known.newest_us
+        and {*need.requests} <= {*known.requests}
+        and {*need.reasons} <= {*known.reasons}
+        for _, _, known in table.needs.within(partitions)
+    )

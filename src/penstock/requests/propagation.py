@@ -9,7 +9,7 @@ from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US
-from penstock.requests.ledger import Ledger, is_covered
+from penstock.requests.ledger import Ledger, is_covered, says_already
 from penstock.requests.needs import Need, restated
 from penstock.requests.plan import affected_by, reach
 from penstock.requests.tablestate import TableState
@@ -53,7 +53,8 @@ def _without(change: PublishedChange) -> PublishedChange:
 
 
 # What a table was told: something, and something of which nothing was to be done already.
-_TOLD, _MORE = 1, 2
+# Of the former, something that a pending need does not say word for word.
+_TOLD, _MORE, _OTHER = 1, 2, 4
 
 
 class Propagation:
@@ -93,6 +94,7 @@ class Propagation:
             if told:
                 reader.counts.requests += 1
                 reader.counts.merged += not told & _MORE
+                reader.counts.duplicates += not told & (_MORE | _OTHER)
                 reader.amount += change.size_bytes
             self.ledger.touched.add(edge.table)
         self._count_spared(spared)
@@ -318,5 +320,7 @@ class Propagation:
             told_us=self.ledger.event_us if late else 0,
             reasons=dated.reasons if late else (),
         )
+        if not told & _MORE and not says_already(reader, partitions, need):
+            told |= _OTHER
         self.ledger.admit(reader, partitions, need)
         return told

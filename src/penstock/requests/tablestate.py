@@ -37,6 +37,11 @@ class UpdateCounts:
     busy_s: float = 0.0
     # Partitions that were not made again, as what they are made from was made again with the same rows.
     spared: int = 0
+    # Of the reasons that were merged, those that a pending one says already; and reasons that a running update met anyway, or
+    # that the table's policy holds back.
+    duplicates: int = 0
+    joined: int = 0
+    held: int = 0
 
 
 @dataclass(slots=True)

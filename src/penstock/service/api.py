@@ -21,6 +21,7 @@ from starlette.routing import Route
 from penstock.app import Warehouse
 from penstock.control.orders import OutOfDate
 from penstock.control.views.explain import explain
+from penstock.control.views.savings import savings
 from penstock.control.views.status import overview
 from penstock.declare.contracts import DEFAULT, contract_of
 from penstock.declare.sql.facts import SqlProblem
@@ -352,8 +353,10 @@ class Api:
     async def metrics(self, request: Request) -> Response:
         await self._who(request)
         now_us = self.warehouse.clock.now_us()
-        found = await to_thread.run_sync(self.front.looking, lambda state: overview(state, now_us))
-        return PlainTextResponse(metrics(self.front, found, now_us), media_type=CONTENT_TYPE)
+        found, saved = await to_thread.run_sync(
+            self.front.looking, lambda state: (overview(state, now_us), savings(state))
+        )
+        return PlainTextResponse(metrics(self.front, found, saved, now_us), media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(description())

@@ -3,10 +3,11 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from penstock.control.views.health import HEALTHS
+from penstock.control.views.savings import Savings
 from penstock.control.views.status import Overview
 from penstock.engine.desk.feedback import BUCKETS_S
 from penstock.engine.desk.front import Front
@@ -17,7 +18,7 @@ Sample = tuple[Mapping[str, str], float]
 Add = Callable[[str, str, str, Iterable[Sample]], None]
 
 
-def metrics(front: Front, seen: Overview, now_us: int) -> str:
+def metrics(front: Front, seen: Overview, saved: Sequence[Savings], now_us: int) -> str:
     lines: list[str] = []
 
     def add(name: str, kind: str, help_: str, samples: Iterable[Sample]) -> None:
@@ -54,6 +55,10 @@ def metrics(front: Front, seen: Overview, now_us: int) -> str:
     met = [({"table": row.table}, float(row.met)) for row in rows if row.met is not None]
     add("table_within_target", "gauge", "Whether a table meets its freshness target.", met)
     add("table_updates_total", "counter", "Updates of a table.", [({"table": row.table}, row.updates) for row in rows])
+    fates = ("merged", "duplicates", "joined", "held")
+    reasons = [({"table": row.table, "fate": fate}, getattr(row, fate)) for row in saved if row.table for fate in fates]
+    reasons += [({"table": row.table, "fate": "all"}, row.reasons) for row in saved if row.table]
+    add("table_reasons_total", "counter", "Reasons to update a table, by what became of them.", reasons)
     spared = [({"table": row.table}, row.spared) for row in rows]
     add(
         "table_partitions_spared_total", "counter", "Partitions not made again, as what they read was the same.", spared
