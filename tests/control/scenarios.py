@@ -262,7 +262,7 @@ class Scenario:
             tables = self.policies(tables)
         self.world = World(rng, feeds, tables, tracks=rng.choice([1, 2, 2, 3]), policy=policy)
         self.world.watches_claims = promising
-        self.world.compares = seed % 2 == 1
+        self.seed = seed
         self.clock = {feed.name: T0 + rng.randrange(0, 90 * MINUTE_US) for feed in feeds}
         self.step_us = rng.choice([20 * MINUTE_US, HOUR_US, 3 * HOUR_US])
         self.trouble = 0.0 if calm else rng.choice([0.0, 0.0, 0.1, 0.3])
