@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock.service.api import Api
-from penstock.service.wire import Limits
+from penstock.service.limits import Limits
 from penstock.store import tokens
 from tests.engine.crashing import Points, Site, stats, without_spark, write_project
 from tests.engine.test_external import PROJECT, day, opened, parquet, rows, run

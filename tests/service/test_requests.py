@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from penstock.app import Warehouse
 from penstock.queries.contract import Profile
 from penstock.service.api import Api
-from penstock.service.wire import Limits
+from penstock.service.limits import Limits
 from penstock.store import tokens
 from tests.engine.crashing import Site, make_site
 
