@@ -43,7 +43,7 @@ def replicas(
             print_json(rows)
             return
         if not rows:
-            out.print("no replica is declared; write [replicas.NAME] with a path in penstock.toml")
+            out.print("no replica is declared; write [replicas.NAME] with a path in penstock.toml", markup=False)
             return
         zone = zone_of(warehouse.declared.declarations.config.zone)
         shown = Table(box=None, header_style="bold", pad_edge=False)
