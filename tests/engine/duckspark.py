@@ -312,6 +312,16 @@ class Session:
         assert not rows
         return Frame(self, _arrow_schema(schema).empty_table())
 
+    def _create_from_arrow_table(self, rows: pa.Table, schema: Schema, *_settings: Any) -> Frame:
+        return Frame(self, rows.cast(_arrow_schema(schema)))
+
+    @property
+    def catalog(self) -> Session:
+        return self
+
+    def dropTempView(self, name: str) -> None:
+        self.connection.unregister(name)
+
     def sql(self, sql: str, args: Any = None) -> Frame:
         for name, moment in (args or {}).items():
             sql = re.sub(rf":{name}\b", f"TIMESTAMPTZ '{moment.isoformat()}'", sql)

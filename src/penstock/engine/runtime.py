@@ -54,6 +54,7 @@ from penstock.engine.spark.session import ENDED, has_ended, is_alive, session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
 from penstock.engine.updates.executor import Compute, Computed, Executor
+from penstock.engine.updates.recent import RecentRows
 from penstock.engine.upkeep.identity import Identity, NotOurs
 from penstock.engine.upkeep.replication import Replication
 from penstock.engine.upkeep.retention import check_presence, expire
@@ -75,6 +76,8 @@ LONGEST_STORE_PAUSE_S = 5.0
 # What is cancelled ends within so long, or is left to itself: it can publish nothing any more.
 CANCEL_S = 15.0
 CANCEL_AT_ONCE_S = 2.0
+# How many results of the largest size that are written by this process are kept for who reads them next.
+RECENT_TIMES = 8
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,9 @@ class Runtime:
         # A flow that failed may be tried again on another track.
         self._kept_of_flows = Kept()
         self.flows = Watched()
+        # What a level of a chain has written, the next one reads, also on another track.
+        limit = warehouse.declarations.config.run.driver_bytes
+        self._recent = RecentRows(RECENT_TIMES * limit, limit)
         # Called with each event as it is folded, for those who show what happens.
         self.on_event: Callable[[int, Event], None] = lambda _number, _event: None
         # Called when the store does not answer, which cannot be on record until it does.
@@ -496,6 +502,7 @@ class Runtime:
                 self.schemas.fixed(session),
                 self._kept_of_flows,
                 self.flows,
+                self._recent,
             )
         except (NotAvailable, Py4JError, OSError) as error:
             work = _Away(error if isinstance(error, NotAvailable) else NotAvailable("spark", ENDED))

@@ -25,6 +25,7 @@ from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_
 from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
+from penstock.engine.updates.recent import RecentRows
 from penstock.engine.updates.row_digest import digest_of_sums, row_number, summed
 from penstock.engine.updates.rows import Staged, Writer, read_files
 from penstock.engine.updates.shared_scan import SharedReads, shared_sources
@@ -50,13 +51,16 @@ class SparkWork:
         schema_of_feed: Callable[[str], Schema | None],
         kept: Kept | None = None,
         watched: Watched | None = None,
+        recent: RecentRows | None = None,
     ) -> None:
         self.session = session
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
-        self.writer = Writer(warehouse.declarations.config.run.driver_bytes)
+        limit = warehouse.declarations.config.run.driver_bytes
+        self.recent = recent or RecentRows(0, 0)
+        self.writer = Writer(limit, self.recent.keep)
         self.flows = FlowWork(session, warehouse, store, catalogue, self.writer, kept or Kept(), watched or Watched())
         # Where Spark finds delivered files, while a job reads them.
         self._links = Links(warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
@@ -169,7 +173,7 @@ class SparkWork:
         return find
 
     def _derive(self, job: Job, definition: Definition, folder: str) -> Computed:
-        derivation = Derivation(self.session, self.warehouse, job, self._lookup(job), self._shared)
+        derivation = Derivation(self.session, self.warehouse, job, self._lookup(job), self.recent, self._shared)
         if definition.flow is not None:
             return self.flows.derive(job, definition, derivation, folder)
         outputs, how = derivation.outputs()

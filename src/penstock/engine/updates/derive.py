@@ -6,7 +6,7 @@ sources whatever is published meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import reduce
@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.declare.sql.view import AggregateWay, Rowwise
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.spark.session import settings_kept
-from penstock.engine.updates.rows import SMALL_BYTES, RowsProblem, instant_literal, quoted, read_files, schema_of
+from penstock.engine.updates.recent import RecentRows
+from penstock.engine.updates.rows import SMALL_BYTES, RowsProblem, instant_literal, local, quoted, read_files, schema_of
 from penstock.engine.updates.rows import within as rows_within
 from penstock.engine.updates.shared_scan import SharedReads
 from penstock.engine.updates.times import time_range
@@ -31,6 +32,9 @@ from penstock.model.time import BEGIN_US, END_US, FIRST_US, LAST_US, format_inst
 from penstock.requests.job import Job
 from penstock.requests.needs import Piece, partitions_of
 from penstock.tables import DataFile
+
+# What is stored and what came, while the one is folded into the other.
+_ROWS = "_penstock_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class Derivation:
         warehouse: Definitions,
         job: Job,
         lookup: FileLookup,
+        recent: RecentRows,
         shared: SharedReads | None = None,
     ) -> None:
         self.session = session
@@ -107,9 +112,12 @@ class Derivation:
         self.graph: Graph = warehouse.graph
         self.job = job
         self.lookup = lookup
+        self.recent = recent
         self.shared = shared
         self.grain = self.definition.table.grain
         self.bytes = 0
+        # The sources whose rows were not read from files.
+        self._in_memory: set[str] = set()
 
     def outputs(self) -> tuple[list[TableOutput], str]:
         """What to write, and in a few words how it was computed."""
@@ -184,8 +192,6 @@ class Derivation:
         view = self.definition.view
         if view is None:
             return self._called(frames, one)
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(name)
         sql = view.sql
         if isinstance(view.how, AggregateWay) and self.definition.table.foldable:
             sql = view.how.delta_sql  # over all rows it gives the whole result, with the state that folding needs
@@ -193,7 +199,7 @@ class Derivation:
             assert one is not None
             partition = PartitionContext(*one)
             sql = view.parsed.with_moments({"partition_start": partition.first_us, "partition_end": partition.last_us})
-        return self.session.sql(sql)
+        return self._over(frames, sql)
 
     def sources(
         self, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
@@ -232,9 +238,23 @@ class Derivation:
         return frame.where(rows_within(time, within))
 
     def _read(self, source: str, found: Slice) -> DataFrame:
+        # A function of the project's may ask its input for what only files can tell.
+        rows = self.recent.rows(found.paths, found.schema) if self.definition.view is not None else None
+        if rows is not None:
+            self._in_memory.add(source)
+            return local(self.session, rows, found.schema)
         if self.shared is not None:
             return self.shared.read(source, found.paths, found.schema, found.size_bytes)
         return read_files(self.session, found.paths, found.schema, found.size_bytes)
+
+    def _over(self, frames: Mapping[str, DataFrame], sql: str) -> DataFrame:
+        """A query over frames by the names of their tables. The session forgets names behind which there are rows in memory."""
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        rows = self.session.sql(sql)
+        for name in frames.keys() & self._in_memory:
+            self.session.catalog.dropTempView(name)
+        return rows
 
     def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
         """Only rows before the trailing edge."""
@@ -281,11 +301,12 @@ class Derivation:
         self.bytes += stored.size_bytes
         if not stored.files:
             return TableOutput(delta, partitions, False, self.bytes, self._hidden())
-        both = read_files(self.session, stored.paths, schema_of(delta), stored.size_bytes).unionAll(delta)
+        before = self.recent.read(self.session, stored.paths, schema_of(delta), stored.size_bytes)
+        both = before.unionAll(delta)
         if self.bytes <= SMALL_BYTES:
             both = both.coalesce(1)
-        both.createOrReplaceTempView("_penstock_rows")
-        merged = self.session.sql(view.how.group_sql("_penstock_rows"))
+        self._in_memory.add(_ROWS)
+        merged = self._over({_ROWS: both}, view.how.group_sql(_ROWS))
         return TableOutput(merged, partitions, False, self.bytes, self._hidden())
 
     def _delta(self, pieces: list[Piece]) -> DataFrame:
@@ -303,8 +324,7 @@ class Derivation:
         if self.job.edge_us is not None and time is not None:
             waited = self._waited(edge, within, newer, need.edge_us, time)
             rows = rows.unionAll(waited) if waited is not None else rows
-        rows.createOrReplaceTempView(edge.source)
-        return self.session.sql(view.how.delta_sql)
+        return self._over({edge.source: rows}, view.how.delta_sql)
 
     def _waited(
         self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str
@@ -326,7 +346,8 @@ class Derivation:
             return None
         size = sum(file.size_bytes for file, _ in older)
         self.bytes += size
-        frame = self._until_edge(edge, read_files(self.session, [path for _, path in older], every.schema, size))
+        rows = self.recent.read(self.session, [path for _, path in older], every.schema, size)
+        frame = self._until_edge(edge, rows)
         return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
 
     def _meets(self, file: DataFile, time: str, low_us: int, high_us: int) -> bool:

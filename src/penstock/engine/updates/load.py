@@ -43,7 +43,7 @@ from penstock.engine.spark.links import Links
 from penstock.engine.spark.session import settings_kept
 from penstock.engine.updates.executor import BadFiles
 from penstock.engine.updates.provenance import FILE, tagged
-from penstock.engine.updates.rows import RowsProblem, micros, quoted, struct_of
+from penstock.engine.updates.rows import DRIVER_BYTES, RowsProblem, micros, quoted, struct_of
 from penstock.engine.updates.text_values import Values, as_text, by_clock, text
 from penstock.model.schema import Column, Schema, ddl
 from penstock.model.time import format_duration
@@ -252,8 +252,8 @@ class FeedReader:
         same = session.conf.get("spark.sql.session.timeZone") == self.feed.zone
         return Values(self.feed.config.format == "json", formats, None if same else self.feed.zone)
 
-    def reason(self, arrived_us: int) -> str:
-        """Why a row is refused, as SQL; null for a good one."""
+    def reason(self, arrived: str) -> str:
+        """Why a row is refused, as SQL; null for a good one. `arrived` is when its file did, in microseconds."""
         config = self.feed.config
         tests: list[tuple[str, str]] = []
         if config.format != "parquet":
@@ -262,7 +262,7 @@ class FeedReader:
             time = quoted(config.time)
             tests.append((f"{time} is null", text(f"the event time {config.time} is null")))
             ahead = f"the event time {config.time} is more than {format_duration(config.max_ahead)} ahead of the file's arrival"
-            tests.append((f"{micros(config.time)} > {arrived_us + config.max_ahead}L", text(ahead)))
+            tests.append((f"{micros(config.time)} > {arrived} + {config.max_ahead}L", text(ahead)))
         tests.extend((f"not coalesce(({rule}), false)", text(f"breaks the rule: {rule}")) for rule in config.rules)
         if not tests:
             return "cast(null as string)"
@@ -280,7 +280,7 @@ class FeedReader:
         )
 
     def count_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> int:
-        return self.frame(session, files).where(f"({self.reason(arrived_us)}) is not null").count()
+        return self.frame(session, files).where(f"({self.reason(f'{arrived_us}L')}) is not null").count()
 
     def _with_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> list[FeedFile]:
         """The files that have bad rows: usually one of many, and each costs a query of its own to find the lines."""
@@ -288,7 +288,7 @@ class FeedReader:
             return list(files)
         rows = (
             self.frame(session, files, tagged=True)
-            .withColumn(REASON, F.expr(self.reason(arrived_us)))
+            .withColumn(REASON, F.expr(self.reason(f"{arrived_us}L")))
             .where(f"{REASON} is not null")
         )
         return [files[row[0]] for row in rows.select(TAG).distinct().orderBy(TAG).collect()] or list(files)
@@ -305,7 +305,7 @@ class FeedReader:
             made = self.links.place().made(0, ".json", partial(write_records, path, form))
             order = self._order(path, form)
             rows = self._converted(self._parsed(session, [made], order), order)
-        rows = rows.withColumn(REASON, F.expr(self.reason(arrived_us))).where(f"{REASON} is not null")
+        rows = rows.withColumn(REASON, F.expr(self.reason(f"{arrived_us}L"))).where(f"{REASON} is not null")
         return rows.selectExpr(f"{text(file.uri)} as file", f"{LINE} as line", f"{REASON} as reason", f"{ROW} as row")
 
 
@@ -422,13 +422,16 @@ def _good_rows(
 ) -> tuple[DataFrame, Observation | None]:
     """The rows of files that are not refused."""
     names = [quoted(column.name) for column in reader.schema]
-    if len(files) == 1:
-        raw, number = reader.frame(session, files), tagged(files[0].id)
+    if len(files) == 1 and files[0].size_bytes > DRIVER_BYTES:
+        raw, number, arrived = reader.frame(session, files), tagged(files[0].id), f"{arrived_us}L"
     else:
+        # Spark compiles what it is asked to compute, and a number in it is another program each time. That takes longer than a small load.
+        # Numbers that are looked up are not part of the program.
         raw = reader.frame(session, files, tagged=True)
         number = f"array({', '.join(f'{file.id}L' for file in files)})[{TAG}] as {FILE}"
+        arrived = f"array_repeat({arrived_us}L, {len(files)})[{TAG}]"
     seen: Observation | None = None
-    if (reason := reader.reason(arrived_us)) != "cast(null as string)":
+    if (reason := reader.reason(arrived)) != "cast(null as string)":
         seen = Observation()
         raw = raw.selectExpr(*names, number, f"{reason} as {REASON}")
         raw = raw.observe(seen, F.expr(f"count({REASON}) as refused"))

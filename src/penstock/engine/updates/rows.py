@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -87,7 +89,9 @@ def schema_of(frame: DataFrame) -> Schema:
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
+@lru_cache(maxsize=1024)
 def struct_of(schema: Schema) -> StructType:
+    """The columns as Spark has them. Asking it takes time, so what it said is kept; nobody may change that."""
     return cast(StructType, StructType.fromDDL(ddl(schema)))
 
 
@@ -115,8 +119,12 @@ class Staged:
 class Writer:
     """Writes rows as Parquet files that nobody sees yet. A small result is collected and written by this process, others by Spark itself."""
 
-    def __init__(self, driver_bytes: int = DRIVER_BYTES) -> None:
+    def __init__(
+        self, driver_bytes: int = DRIVER_BYTES, wrote: Callable[[str, pa.Table, Schema], None] = lambda *_: None
+    ) -> None:
         self._driver_bytes = driver_bytes
+        # Told the rows of each file that this process writes.
+        self._wrote = wrote
         # Learned, by the folder of a table: of how much input it gave too many rows.
         self._too_many: dict[str, int] = {}
         self._codec: str | None = ""
@@ -151,7 +159,10 @@ class Writer:
             elif rows.column(PARTITION).null_count:
                 raise RowsProblem(_NO_TIME)
             else:
-                files = write(rows, notes, folder, root, start is not None, codec)
+                files = []
+                for path, part, file in write(rows, notes, folder, root, start is not None, codec):
+                    files.append(file)
+                    self._wrote(path, part, found)
         if files is None:
             files = _written_by_spark(frame if twice else whole, folder, root, start)
         if isinstance(grain, Calendar):
@@ -220,3 +231,11 @@ def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size
         return session.createDataFrame([], struct_of(schema))
     frame = session.read.schema(ddl(schema)).parquet(*map(plain, paths))
     return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
+
+
+def local(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:
+    """A frame of rows of this process, in one task as a small file is. (Spark's own `createDataFrame` asks the JVM for six settings first.)"""
+    frame: DataFrame = session._create_from_arrow_table(
+        rows, struct_of(schema), "UTC", False, False, max(1, rows.num_rows)
+    )
+    return frame.coalesce(1)

@@ -104,8 +104,10 @@ def _size(value: str, kind: Type) -> str:
     return f"{_VALUE_BYTES}L"
 
 
-def write(rows: pa.Table, notes: str, folder: Path, root: str, partitioned: bool, codec: str) -> list[DataFile]:
-    """One file for each partition of collected rows, named and placed as Spark does it."""
+def write(
+    rows: pa.Table, notes: str, folder: Path, root: str, partitioned: bool, codec: str
+) -> Iterator[tuple[str, pa.Table, DataFile]]:
+    """One file for each partition of collected rows, named and placed as Spark does it: its path, its rows, and what it says of itself."""
     starts = rows.column(PARTITION).to_numpy()
     numbers = rows.column(NUMBER) if NUMBER in rows.column_names else None
     rows = rows.drop_columns([PARTITION, NUMBER] if numbers is not None else [PARTITION])
@@ -113,10 +115,10 @@ def write(rows: pa.Table, notes: str, folder: Path, root: str, partitioned: bool
     rows = rows.cast(
         pa.schema([pa.field(field.name, _loose(field.type), field.nullable) for field in rows.schema], noted)
     )
-    return [
-        _write(part, own, folder / f"{PARTITION}={start}" if partitioned else folder, root, start, codec)
-        for start, part, own in _parts(rows, starts, numbers)
-    ]
+    for start, part, digest in _parts(rows, starts, numbers):
+        place = folder / f"{PARTITION}={start}" if partitioned else folder
+        path = str(place / f"part-00000-{uuid4()}.c000{_SUFFIXES[codec]}.parquet")
+        yield path, part, _write(part, digest, path, root, start, codec)
 
 
 def _loose(kind: pa.DataType) -> pa.DataType:
@@ -148,7 +150,7 @@ def _parts(
         yield int(starts[low]), rows.slice(low, high - low), digest
 
 
-def _write(rows: pa.Table, digest: str, folder: Path, root: str, start: int, codec: str) -> DataFile:
+def _write(rows: pa.Table, digest: str, path: str, root: str, start: int, codec: str) -> DataFile:
     leaves = [
         leaf for name, column in zip(rows.column_names, rows.columns, strict=True) for leaf in _leaves(name, column)
     ]
@@ -164,10 +166,10 @@ def _write(rows: pa.Table, digest: str, folder: Path, root: str, start: int, cod
         write_statistics=[path for path, _ in leaves if path not in odd] if odd else True,
     )
     content = sink.getvalue()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-00000-{uuid4()}.c000{_SUFFIXES[codec]}.parquet"
-    path.write_bytes(content)
-    return replace(footer_of(pa.BufferReader(content), str(path), start, root), digest=digest)
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    return replace(footer_of(pa.BufferReader(content), path, start, root), digest=digest)
 
 
 def _leaves(path: str, values: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, pa.ChunkedArray | pa.Array]]:
