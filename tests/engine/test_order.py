@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse
+from penstock.engine.updates.provenance import order_of
 from tests.conftest import Write
 
 pytestmark = pytest.mark.spark
@@ -62,3 +64,27 @@ def test_an_older_statement_that_comes_late_does_not_count(tmp_path: Path, spark
         warehouse.run(until_idle=True)
         for name in ORDERS:
             assert rows(warehouse, name) == [("a", 10), ("b", 10), ("c", 9)], name
+
+
+def test_the_name_of_a_file_is_not_that_of_its_folder() -> None:
+    assert order_of("name v([0-9]+)", "landing/v2/s_v10.csv", 0) > order_of("name v([0-9]+)", "landing/v2/s_v9.csv", 0)
+    assert order_of("name /v([0-9]+)/", "landing/v10/s.csv", 0) > order_of("name /v([0-9]+)/", "landing/v9/s.csv", 0)
+
+
+def test_a_time_that_clocks_show_twice_orders_as_the_instants_do(
+    tmp_path: Path, spark: SparkSession, project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    project({"penstock.toml": 'name = "clocks"\n' + FEED.format(name="said", order="column at", more="")})
+    (tmp_path / "landing/said").mkdir(parents=True)
+    try:
+        with Warehouse(tmp_path, spark=spark) as warehouse:
+            # 02:10 in winter, then 02:30 in summer: the first is the later one.
+            for number, at in enumerate(("01:10", "00:30")):
+                (tmp_path / f"landing/said/{number}.csv").write_text(f"k,at,v,version\n{at},2024-10-27T{at}:00Z,1,1\n")
+                warehouse.run(until_idle=True)
+            assert [row[0] for row in warehouse.query("select k from said").rows] == ["01:10"]
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.projects import calendar
 from tests.projects.project import Case, Project, declare
-from tests.projects.views import TEMPLATES, Drawing, Source, View, spark_text, trunc
+from tests.projects.views import TEMPLATES, Drawing, Source, View, bare, spark_text, token, trunc
 
 # Zones, each with moments near which something happens to its clocks.
 ZONES: dict[str, list[str]] = {
@@ -22,17 +22,40 @@ ZONES: dict[str, list[str]] = {
 }
 # How far the rows of a case lie apart: (minutes, grains that make sense there).
 SCALES: dict[str, tuple[int, list[str]]] = {
-    "minutes": (240, ["none", "15m", "hour", "day"]),
-    "hours": (30 * 60, ["none", "hour", "day", "week", "month"]),
+    "minutes": (240, ["none", "5m", "15m", "30m", "hour", "day"]),
+    "hours": (30 * 60, ["none", "30m", "hour", "day", "week", "month"]),
     "days": (9 * 1440, ["none", "day", "week", "month"]),
     "months": (75 * 1440, ["none", "day", "week", "month", "quarter", "year"]),
 }
-FINER = {"15m": 0, "hour": 1, "day": 2, "week": 3, "month": 4, "quarter": 5, "year": 6}
+FINER = {"5m": 0, "15m": 1, "30m": 2, "hour": 3, "day": 4, "week": 5, "month": 6, "quarter": 7, "year": 8}
+SHORT = ("5m", "15m", "30m", "hour")
 # Views whose rows keep the time of the row that they are made from.
-ROW_TIMES = ("rowwise", "windowed", "looked_up", "union", "subquery", "lateral", "shifted", "anti_join", "last_seen")
+ROW_TIMES = (
+    *(
+        "rowwise",
+        "windowed",
+        "framed",
+        "looked_up",
+        "union",
+        "subquery",
+        "correlated",
+        "lateral",
+        "shifted",
+        "anti_join",
+    ),
+    *("last_seen", "elements", "local_hours"),
+)
 KEYS = ["a", "b", "c", "d", None]
+# What columns of feeds and tables themselves are called, now and then.
+ODD_COLUMNS = {
+    "k": ["my key", "select", "Ünï", "a.b", "k'", "Key", "user", "x-y"],
+    "v": ["the value", "Value", "order", "v%", "count", "1st"],
+    "ts": ["at", "when", "time stamp", "Date", "timestamp", "_ts"],
+}
+ODD_TABLES = ["order", "select", "user", "left", "group", "date", "values", "table", "t_1", "end", "timestamp", "x"]
+POLICIES = ["fifo", "max-benefit", "edf", "hold / patient / inherit=chain / chop=3..10", "adaptive", "random"]
 ODD_NAMES = ["*", "{a,b}", "[ab]", "?", " blank", "%20", "#", "+", "ü", "=", "&", "a'b", "(1)", ":c", "\\s", "$x", "~"]
-ODD = ["x,y", "it's", 'say "so"', "ünï", "a\\b"]
+ODD = ["x,y", "it's", 'say "so"', "ünï", "a\\b", "", " a ", "two\nlines", "NULL", "null", "007", "日本", "'", "%", "A"]
 
 
 # Who writes small results: Penstock itself, Spark, or the one after the other has found that they are too large.
@@ -75,18 +98,20 @@ class _Case:
         self.number = 0
         self.project: Project = {"zone": zone, "feeds": {}, "tables": {}, "run": {"tracks": rng.choice([1, 2]), **run}}
         self.sources: dict[str, Source] = {}
+        self.odd_tables = rng.random() < 0.15
         for at in range(rng.choice([1, 1, 2])):
-            self._feed(f"ev{at}")
+            self._feed(self._name(f"ev{at}"))
         if rng.random() < 0.35:
-            self._feed("ref", reference=True)
+            self._feed(self._name("ref"), reference=True)
         for feed in list(self.project["feeds"]):
             if not plain and rng.random() < 0.2:
                 self._base_tables(feed)
         for at in range(rng.randrange(1, 5)):
-            table = self._table(f"t{at}", only if at == 0 else None)
+            name = self._name(f"t{at}")
+            table = self._table(name, only if at == 0 else None)
             if table is not None:
-                self.project["tables"][f"t{at}"] = table
-                self._known(f"t{at}", table)
+                self.project["tables"][name] = table
+                self._known(name, table)
         if not plain and rng.random() < 0.15:
             self._flow()
         if not plain and rng.random() < 0.12:
@@ -109,18 +134,36 @@ class _Case:
 
     def _known(self, name: str, table: dict[str, Any]) -> None:
         self.sources[name] = Source(
-            name, tuple((column, kind) for column, kind in table["columns"]), table["time"], table["grain"]
+            name,
+            tuple((token(column), kind) for column, kind in table["columns"]),
+            token(table["time"]) if table["time"] else None,
+            table["grain"],
         )
 
     # Declarations
 
+    def _name(self, usual: str) -> str:
+        """What a table is called."""
+        names = ("t_1", "x", "timestamp", "date") if self.plain else ODD_TABLES
+        free = [one for one in names if one not in self.project["feeds"] and one not in self.project["tables"]]
+        return self.rng.choice(free) if self.odd_tables and free and self.rng.random() < 0.6 else usual
+
     def _feed(self, name: str, *, reference: bool = False) -> None:
         rng = self.rng
-        columns = [("k", "string"), ("v", rng.choice(["bigint", "bigint", "int"]))]
-        for extra in [("d", "decimal(10,2)")] * (not self.plain) + [("x", "double"), ("f", "boolean")]:
-            if rng.random() < 0.3:
-                columns.append(extra)
+        odd = rng.random() < 0.2
+        called = {one: rng.choice([one, *names]) if odd else one for one, names in ODD_COLUMNS.items()}
+        columns = [(called["k"], "string"), (called["v"], rng.choice(["bigint", "bigint", "int"]))]
         feed_format = rng.choice(["csv", "csv", "json", "parquet"])
+        extras = [("x", "double"), ("f", "boolean"), ("epoch", "bigint")]
+        extras += [] if self.plain else [("d", "decimal(10,2)")]
+        extras += (
+            []
+            if self.plain or feed_format == "csv"
+            else [("tags", "array<bigint>"), ("place", "struct<x:bigint,y:string>")]
+        )
+        for extra in extras:
+            if rng.random() < 0.25:
+                columns.append(extra)
         time = None
         settings: dict[str, Any] = {"settle": "0s"}
         style = "z"
@@ -130,11 +173,9 @@ class _Case:
                 style = rng.choice(
                     ["z", "z", "offset", *(["naive"] if feed_format != "parquet" and not self.plain else [])]
                 )
-            columns.insert(rng.randrange(len(columns) + 1), ("ts", kind))
-            time = "ts"
-            grains = [grain for grain in self.grains if grain not in calendar.MONTHS]
-            if kind == "date":
-                grains = [grain for grain in grains if grain in ("none", "day", "week")]
+            time = called["ts"]
+            columns.insert(rng.randrange(len(columns) + 1), (time, kind))
+            grains = [grain for grain in self.grains if not (kind == "date" and grain in SHORT)]
             grain = rng.choice(grains)
             if grain != "none" or rng.random() < 0.2:
                 settings["partition"] = grain
@@ -143,7 +184,8 @@ class _Case:
             if rng.random() < 0.12:
                 settings["punctuation"] = f"landing/{name}/*.mark"
         if not self.plain and rng.random() < 0.25:
-            settings["rules"] = [rng.choice(["v IS NULL OR v < 95", "v IS NULL OR v <> 91"])]
+            v = token(called["v"])
+            settings["rules"] = [rng.choice([f"{v} IS NULL OR {v} < 95", f"{v} IS NULL OR {v} <> 91"])]
         mode = "snapshot" if reference or rng.random() < 0.15 else "append"
         self.project["feeds"][name] = {
             "format": feed_format,
@@ -151,15 +193,25 @@ class _Case:
             "declared": self.plain
             or feed_format == "json"
             or "timestamp_ntz" in dict(columns).values()
+            or (feed_format == "csv" and "date" in dict(columns).values())
             or rng.random() < 0.75,
             "columns": columns,
             "time": time,
+            "called": called,
             "style": style,
             "settings": settings,
         }
+        if style == "naive" and rng.random() < 0.4:
+            settings["zone"] = rng.choice(list(ZONES))
+        if mode == "snapshot" and rng.random() < 0.4:
+            settings["order"] = rng.choice(["modified", r"name f([0-9]+)", f"column {called['v']}", "column epoch"])
+            if settings["order"] == "column epoch" and "epoch" not in dict(columns):
+                settings["order"] = "arrival"
         grain = settings.get("partition", "none")
         timed = time if not (mode == "snapshot" and grain == "none") else None
-        self.sources[name] = Source(name, tuple(columns), timed, grain)
+        self.sources[name] = Source(
+            name, tuple((token(column), kind) for column, kind in columns), token(timed) if timed else None, grain
+        )
 
     def _base_tables(self, feed: str) -> None:
         """One or two tables that take the rows of a feed, each in its own way."""
@@ -170,20 +222,21 @@ class _Case:
         del self.sources[feed]
         for at in range(rng.choice([1, 1, 2])):
             name = f"b{at}_{feed}"
-            number = rng.choice(["v + 1", "coalesce(v, 0)", "v"])
-            kept = ["k", *([time] if time else []), f"{number} AS v"]
+            k, v = (token(declared["called"][one]) for one in "kv")
+            number = rng.choice([f"{v} + 1", f"coalesce({v}, 0)", v])
+            kept = [f"{k} AS k", *([token(time)] if time else []), f"{number} AS v"]
             rng.shuffle(kept)
-            where = rng.choice(["", " WHERE k <> 'c'", " WHERE v IS NOT NULL", " WHERE v % 2 = 0"])
+            where = rng.choice(["", f" WHERE {k} <> 'c'", f" WHERE {v} IS NOT NULL", f" WHERE {v} % 2 = 0"])
             grain = rng.choice(self.grains) if time else "none"
-            if time and columns[time] == "date" and grain in ("15m", "hour"):
+            if time and columns[time] == "date" and grain in SHORT:
                 grain = "day"
-            types = {"k": "string", "v": columns["v"], time: columns.get(time or "")}
-            listed = [[item.split(" AS ")[-1], types[item.split(" AS ")[-1]]] for item in kept]
+            types = {"k": "string", "v": columns[declared["called"]["v"]], time: columns.get(time or "")}
+            listed = [[bare(item.split(" AS ")[-1]), types[bare(item.split(" AS ")[-1])]] for item in kept]
             table = {
                 "kind": "sql",
                 "template": "base",
                 "feed": feed,
-                "text": f"SELECT {', '.join(kept)} FROM {feed}{where}",
+                "text": f"SELECT {', '.join(kept)} FROM {token(feed)}{where}",
                 "columns": listed,
                 "time": time,
                 "grain": grain,
@@ -193,13 +246,19 @@ class _Case:
             }
             self.project["tables"][name] = table
             timed = time if not (declared["mode"] == "snapshot" and grain == "none") else None
-            self.sources[name] = Source(name, tuple((c, t) for c, t in listed), timed, grain)
+            self.sources[name] = Source(
+                name, tuple((token(c), t) for c, t in listed), token(timed) if timed else None, grain
+            )
 
     def _flow(self) -> None:
         """A flow that makes two tables."""
         rng = self.rng
-        timed = [one for one in self.sources.values() if one.timed and one.of("string") and one.of("bigint", "int")]
-        grains = [grain for grain in self.grains if grain != "15m"]
+        timed = [
+            one
+            for one in self.sources.values()
+            if one.timed and one.of("string") and one.of("bigint", "int") and "⟦" not in f"{one.sql}{one.columns}"
+        ]
+        grains = [grain for grain in self.grains if not grain[0].isdigit()]
         if not timed:
             return
         source, grain = rng.choice(timed), rng.choice(grains)
@@ -249,7 +308,12 @@ class _Case:
         feeds = [
             name
             for name, feed in self.project["feeds"].items()
-            if name in self.sources and feed["mode"] == "append" and dict(feed["columns"]).get("ts") == "timestamp"
+            if name in self.sources
+            and feed["mode"] == "append"
+            and dict(feed["columns"]).get("ts") == "timestamp"
+            and feed["called"]["k"] == "k"
+            and feed["called"]["v"] == "v"
+            and token(name) == name
         ]
         if not feeds:
             return
@@ -304,7 +368,7 @@ class _Case:
             for name, table in self.project["tables"].items()
             if not table.get("feed")
             and table["kind"] != "flow"
-            and not any(source.startswith("t") for source in table["sources"])
+            and not any(source in self.project["tables"] for source in table["sources"])
         ]
         if len(alone) >= 2 and self.rng.random() < 0.15:
             for name in self.rng.sample(alone, 2):
@@ -318,7 +382,7 @@ class _Case:
             rng.shuffle(sources)
             # What was declared last is likelier to be read: chains.
             if rng.random() < 0.5:
-                sources.sort(key=lambda one: not one.name.startswith("t"))
+                sources.sort(key=lambda one: one.name not in self.project["tables"])
             grain = rng.choice(self.grains)
             drawing = Drawing(rng, plain=self.plain)
             sources = [one for one in sources if one.of("string") and one.of("bigint", "int")]
@@ -334,7 +398,7 @@ class _Case:
         if view.time is None:
             return True
         kind = dict(view.columns)[view.time]
-        return not (kind == "date" and view.grain in ("15m", "hour"))
+        return not (kind == "date" and view.grain in SHORT)
 
     def _related(self, view: View, name: str) -> bool:
         """Say which partitions are read, where that is needed or interesting."""
@@ -349,7 +413,7 @@ class _Case:
             ]
             return (
                 view.template not in ("shifted", "last_seen")
-                and view.grain != "15m"
+                and not view.grain[0].isdigit()
                 and all(grain != "none" and self._fits(grain, view.grain) for grain in grains)
             )
         for source in view.sources:
@@ -358,7 +422,7 @@ class _Case:
             grain = self.sources[source].grain
             if grain == "none":
                 continue
-            word = {"15m": "PARTITION"}.get(view.grain, view.grain.upper())
+            word = "PARTITION" if view.grain[0].isdigit() else view.grain.upper()
             windows = ["last 2", f"{word} - 1 .. {word}", "PARTITION - 2 .. PARTITION"]
             whole = ["everything"] if view.template not in ("of_partition", "lifetime", "python_partition") else []
             if self._fits(grain, view.grain):
@@ -381,7 +445,7 @@ class _Case:
                     return False
                 options = list(whole)
             chosen = rng.choice(options)
-            if chosen is None and (view.template == "last_seen" or view.grain == "15m"):
+            if chosen is None and (view.template == "last_seen" or view.grain[0].isdigit()):
                 chosen = "PARTITION"  # here it must be said
             view.sources[source] = chosen
         return True
@@ -402,15 +466,18 @@ class _Case:
             settings["chop"] = rng.choice([1, 2])
         if rng.random() < 0.1:
             settings["priority"] = 3
+        inner = [source for source in view.sources if source != "ITSELF"]
+        if rng.random() < 0.1 and view.grain == "none" and not view.time:
+            settings["waits"] = rng.choice([False, {rng.choice(inner): False}])
         sources = {name if source == "ITSELF" else source: relation for source, relation in view.sources.items()}
         code = settings.pop("__python", None)
         return {
             "kind": view.kind,
             "python": code,
             "template": view.template,
-            "text": view.text.replace("ITSELF", name),
-            "columns": [list(column) for column in view.columns],
-            "time": view.time,
+            "text": view.text.replace("ITSELF", token(name)),
+            "columns": [[bare(column), kind] for column, kind in view.columns],
+            "time": bare(view.time) if view.time else None,
             "grain": view.grain,
             "sources": sources,
             "how": view.how,
@@ -437,7 +504,7 @@ class _Case:
 
     def _value(self, name: str, kind: str, at: int, feed: dict[str, Any], zone: str) -> Any:
         rng = self.rng
-        if name == "ts":
+        if name == feed["time"]:
             there = calendar.local(at, zone).replace(tzinfo=None)
             if kind == "date":
                 return there.date().isoformat()
@@ -454,7 +521,13 @@ class _Case:
             return rng.randrange(-40, 400) / 4
         if kind == "decimal(10,2)":
             return f"{rng.randrange(-500, 5000) / 100:.2f}"
-        return rng.randrange(0, 90)
+        if kind.startswith("array"):
+            return [rng.randrange(5) for _ in range(rng.randrange(4))]
+        if kind.startswith("struct"):
+            return {"x": rng.choice([None, rng.randrange(9)]), "y": rng.choice(["p", "q"])}
+        if name == "epoch":
+            return at // 1_000_000 + rng.choice([0, 0, -3600, 7200])
+        return rng.randrange(0, 90) if rng.random() < 0.9 else rng.choice([-1, -17, 7, 3, 3])
 
     def _file(self, feed: str) -> str:
         self.number += 1
@@ -491,10 +564,21 @@ class _Case:
         rows = self._rows(declared, self.rng.randrange(1, 12), late=late)
         if not declared["declared"] and not self.delivered[feed]:
             # What columns are inferred from says what they are.
-            sure = {"string": "a", "bigint": 7, "int": 7, "double": 0.25, "decimal(10,2)": "1.25", "boolean": True}
+            sure = {
+                "array<bigint>": [1],
+                "struct<x:bigint,y:string>": {"x": 1, "y": "p"},
+                "string": "a",
+                "bigint": 7,
+                "int": 7,
+                "double": 0.25,
+                "decimal(10,2)": "1.25",
+                "boolean": True,
+            }
             rows[0] = [sure.get(kind, value) for value, (_, kind) in zip(rows[0], declared["columns"], strict=True)]
         self.delivered[feed].append(file)
         action = {"do": "deliver", "feed": feed, "file": file, "rows": rows, "bad": self._bad(declared)}
+        if self.rng.random() < 0.2:
+            action["aged"] = self.rng.randrange(1, 1000)
         if not self.plain and self.rng.random() < 0.03:
             action["future"] = True
         return action
@@ -506,7 +590,7 @@ class _Case:
         if not rules or rng.random() < 0.5:
             return []
         row = self._rows(feed, 1)[0]
-        row[[name for name, _ in feed["columns"]].index("v")] = 99 if "95" in rules[0] else 91
+        row[[name for name, _ in feed["columns"]].index(feed["called"]["v"])] = 99 if "95" in rules[0] else 91
         return [row]
 
     def _happening(self) -> dict[str, Any] | None:
@@ -562,7 +646,24 @@ class _Case:
             for name in tables
             if not any(name in one["sources"] for other, one in self.project["tables"].items() if other != name)
         ]
-        kind = rng.choice(["feed", "feed", "table", "redraw", "redraw", "remove", "return", "grain", "grain", "zone"])
+        kind = rng.choice(
+            [
+                *(
+                    "feed",
+                    "feed",
+                    "table",
+                    "table",
+                    "redraw",
+                    "redraw",
+                    "remove",
+                    "return",
+                    "grain",
+                    "grain",
+                    "zone",
+                    "run",
+                )
+            ]
+        )
         action: dict[str, Any] | None = None
         if kind == "feed":
             action = self._feed_change()
@@ -574,9 +675,29 @@ class _Case:
                     ("priority", 5),
                     ("code_version", rng.randrange(100)),
                     ("history_weight", 1.0),
+                    ("update", "closed"),
+                    ("update", None),
+                    ("patience", "1s"),
+                    ("late_cost", 1.0),
+                    ("overrun", rng.choice(["preempt", "skip"])),
+                    ("group", None),
+                    ("freshness", "1h"),
+                    ("keep_days", 1),
+                    ("reason", "audit"),
                 ]
             )
             action = {"do": "table setting", "name": rng.choice(tables), "key": key, "value": value}
+        elif kind == "run":
+            key, value = rng.choice(
+                [
+                    ("policy", rng.choice(POLICIES)),
+                    ("tracks", 3),
+                    ("patience", "1s"),
+                    ("late_cost", 2.0),
+                    ("driver_bytes", 300),
+                ]
+            )
+            action = {"do": "run setting", "key": key, "value": value}
         elif kind == "redraw" and leaves:
             name = rng.choice(leaves)
             known = {one: source for one, source in self.sources.items() if one != name}
@@ -624,14 +745,20 @@ class _Case:
         name = rng.choice(list(self.project["feeds"]))
         feed = self.project["feeds"][name]
         options: list[tuple[str, Any]] = [("priority", 4), ("period", "5m"), ("keep_versions", 3), ("max_ahead", "2d")]
+        options += [("queue", "1s"), ("settle", "0s"), ("reasons", {"f*1*": "audit"})]
+        if feed["mode"] == "snapshot" and not self.archived and name not in self.needed:
+            options += [
+                ("order", one) for one in ("arrival", "modified", "name f([0-9]+)", f"column {feed['called']['v']}")
+            ]
+        if feed["style"] == "naive" and not self.archived:
+            options += [("zone", one) for one in rng.sample(list(ZONES), 2)]
         if feed["time"]:
             options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h"), ("punctuation", None)]
-            grains = [g for g in self.grains if g not in calendar.MONTHS]
-            if dict(feed["columns"])[feed["time"]] == "date":
-                grains = [g for g in grains if g not in ("15m", "hour")]
+            grains = [g for g in self.grains if not (dict(feed["columns"])[feed["time"]] == "date" and g in SHORT)]
             options += [("partition", rng.choice(grains))] * 3
         if not self.plain and not self.archived:
-            rule = rng.choice(["v IS NULL OR v < 95", "k IS NULL OR k <> 'd'", "v IS NULL OR v >= 5"])
+            k, v = (token(feed["called"][one]) for one in "kv")
+            rule = rng.choice([f"{v} IS NULL OR {v} < 95", f"{k} IS NULL OR {k} <> 'd'", f"{v} IS NULL OR {v} >= 5"])
             options += [("rules", [rule]), ("rules", None)]
         if not self.archived and name not in self.needed and rng.random() < 0.1:
             return {"do": "feed mode", "name": name, "value": "append" if feed["mode"] == "snapshot" else "snapshot"}

@@ -29,6 +29,8 @@ ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
     "date": pa.date32(),
     "timestamp_ntz": pa.timestamp("us"),
+    "array<bigint>": pa.list_(pa.int64()),
+    "struct<x:bigint,y:string>": pa.struct([("x", pa.int64()), ("y", pa.string())]),
 }
 
 
@@ -49,8 +51,6 @@ def time_text(us: int | str, style: str, zone: str) -> str:
 def _text(value: Any, kind: str, style: str, zone: str) -> str:
     if value is None:
         return ""
-    if isinstance(value, dict):  # what a bad row has there
-        return str(value["raw"])
     if kind == "timestamp":
         return time_text(value, style, zone)
     if kind == "boolean":
@@ -61,8 +61,6 @@ def _text(value: Any, kind: str, style: str, zone: str) -> str:
 def _json(value: Any, kind: str, style: str, zone: str) -> Any:
     if value is None:
         return None
-    if isinstance(value, dict):
-        return value["raw"]
     if kind == "timestamp":
         return time_text(value, style, zone)
     if kind == "decimal(10,2)":

@@ -7,6 +7,7 @@ claims; whether it may claim that is another question (`play.py`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -33,6 +34,7 @@ class Loaded:
     number: int
     rows: Sequence[Sequence[Any]]
     data: bytes
+    mtime: float = 0.0
 
 
 class Files:
@@ -43,16 +45,32 @@ class Files:
         # The newest time that a table ever had.
         self.newest: dict[str, int] = {}
 
-    def came(self, table: str, feed: str, file: str, number: int, rows: Sequence[Sequence[Any]], data: bytes) -> None:
+    def came(
+        self, table: str, feed: str, file: str, number: int, rows: Sequence[Sequence[Any]], data: bytes, mtime: float
+    ) -> None:
         known = self.loaded.setdefault(table, {})
         if file in known and known[file].feed != feed:
             known.clear()
         if file not in known or known[file].data != data:
-            known[file] = Loaded(feed, number, rows, data)
+            known[file] = Loaded(feed, number, rows, data, mtime)
 
-    def in_order(self, table: str, feed: str) -> list[Sequence[Sequence[Any]]]:
-        found = [one for one in self.loaded.get(table, {}).values() if one.feed == feed]
-        return [one.rows for one in sorted(found, key=lambda one: one.number)]
+    def in_order(self, table: str, feed: str, declared: Mapping[str, Any]) -> list[Sequence[Sequence[Any]]]:
+        """The rows of each file; of those that state the same, the later ones count."""
+        found = [(name, one) for name, one in self.loaded.get(table, {}).items() if one.feed == feed]
+        word, _, what = declared["settings"].get("order", "arrival").partition(" ")
+        at = [name for name, _ in declared["columns"]].index(what) if word == "column" else 0
+
+        def key(name: str, one: Loaded) -> Any:
+            if word == "modified":
+                return one.mtime
+            if word == "name":
+                match = re.search(what, name)
+                return int(match[1]) if match else -1
+            if word == "column":
+                return max((row[at] for row in one.rows if row[at] is not None), default=-math.inf)
+            return 0
+
+        return [one.rows for _, one in sorted(found, key=lambda each: (key(*each), each[1].number))]
 
 
 class Unsure(Exception):
@@ -68,6 +86,7 @@ class Oracle:
         for grain in ("minute", "hour", "day", "week", *calendar.MONTHS):
             one(f"trunc_{grain}", self._trunc(grain), [number], number)
         one("trunc_utc", lambda us, minutes: us - us % (minutes * calendar.MINUTE), [number, number], number)
+        one("local_hour", lambda us: calendar.local(us, self.zone).hour, [number], number)
         one("local_date", lambda us: calendar.local(us, self.zone).date(), [number], sqltypes.DATE)
         one("inst_date", lambda day: calendar.midnight(day, self.zone), [sqltypes.DATE], number)
         one("inst_ntz", lambda naive: calendar.wall(naive, self.zone), [sqltypes.TIMESTAMP], number)
@@ -114,7 +133,7 @@ class Oracle:
 
     def _rows(self, name: str, columns: Sequence[Sequence[str]]) -> Rows:
         listed = ", ".join(_quoted(column) for column, _ in columns)
-        return [tuple(plain(v) for v in row) for row in self.con.execute(f"SELECT {listed} FROM o_{name}").fetchall()]
+        return [tuple(plain(v) for v in row) for row in self.con.execute(f"SELECT {listed} FROM {_o(name)}").fetchall()]
 
     def _store(self, name: str, columns: Sequence[Sequence[str]], rows: Iterable[Sequence[Any]]) -> None:
         rows = list(rows)
@@ -136,8 +155,8 @@ class Oracle:
         feed = project["feeds"][feed_name]
         grain = table["grain"] if table else feed["settings"].get("partition", "none")
         time = table["time"] if table else feed["time"]
-        target = f"o_{name}"
-        made = files.in_order(name, feed_name)
+        target = _o(name)
+        made = files.in_order(name, feed_name, feed)
         if feed["mode"] == "append":
             numbered = [(*row, number) for number, rows in enumerate(made) for row in rows]
             self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
@@ -167,14 +186,18 @@ class Oracle:
 
     def _raw(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
         """The good rows of files."""
+        zone, self.zone = self.zone, feed["settings"].get("zone", self.zone)
+        if feed["format"] == "csv":
+            rows = [[None if value == "" else value for value in row] for row in rows]  # an empty value is null
         self._store("raw", feed["columns"], rows)
+        self.zone = zone
         for rule in feed["settings"].get("rules", []):
-            self.con.execute(f"DELETE FROM raw WHERE NOT coalesce({rule}, false)")
+            self.con.execute(f"DELETE FROM raw WHERE NOT coalesce({duck_text(rule)}, false)")
 
     def _transformed(self, target: str, feed: str, table: Mapping[str, Any] | None) -> None:
         text = "SELECT * FROM raw"
         if table:
-            text = f"WITH {feed} AS (SELECT * FROM raw) SELECT * FROM ({duck_text(table['text'])})"
+            text = f"WITH {_quoted(feed)} AS (SELECT * FROM raw) SELECT * FROM ({duck_text(table['text'])})"
         self.con.execute(f"CREATE OR REPLACE TEMP TABLE {target} AS {text}")
 
     def _instant(self, time: str, kind: str) -> str:
@@ -199,44 +222,46 @@ class Oracle:
         # Rows of a source that has no edge may lie anywhere.
         anywhere = table["template"] == "union" and any(time is None for time, _, _ in reads.values())
         if table["how"] == "whole" or anywhere or all(span is None for span in spans.values()):
-            self._make(name, table, self._bound(text, reads, spans, edge, None), [])
+            self._make(name, table, self._bound(table, reads, spans, edge, None, text), [])
             if not whole and edge is not None and table["settings"].get("update") == "closed":
                 last = calendar.floor(edge, grain, self.zone)
-                self.con.execute(f"DELETE FROM o_{name} WHERE {at} >= {last}")
+                self.con.execute(f"DELETE FROM {_o(name)} WHERE {at} >= {last}")
             return
         self._make(name, table, None, [])
         itself = name in table["sources"]
         starts = set(self._partitions(reads, spans, grain, edge, itself))
         if "{start}" not in text and not itself and None in spans.values():
             # A source that is read whole can give rows of any time.
-            all_of_it = self._bound(text, reads, dict.fromkeys(reads), edge, None)
+            all_of_it = self._bound(table, reads, dict.fromkeys(reads), edge, None, text)
             times = self.con.execute(f"SELECT DISTINCT {at} FROM ({all_of_it})").fetchall()
             # Also of the times that its own rows have: a partition that reads less of the other source may keep more of them.
             for source, (_, its, _) in reads.items():
                 if spans[source] is None and its is not None:
-                    times += self.con.execute(f"SELECT DISTINCT {its} FROM o_{source} WHERE {its} < {edge}").fetchall()
+                    times += self.con.execute(
+                        f"SELECT DISTINCT {its} FROM {_o(source)} WHERE {its} < {edge}"
+                    ).fetchall()
             starts |= {calendar.floor(us, grain, self.zone) for (us,) in times if us is not None}
         for start in sorted(starts):
             end = calendar.shift(start, 1, grain, self.zone)
             if edge is not None and (start >= edge or (table["settings"].get("update") == "closed" and end > edge)):
                 continue
-            sql = self._bound(text, reads, spans, edge, start)
+            sql = self._bound(table, reads, spans, edge, start, text)
             if itself:
                 before = calendar.shift(start, -1, grain, self.zone)
-                own = f"SELECT * FROM o_{name} WHERE {at} >= {before} AND {at} < {start}"
-                sql = f"WITH {name} AS ({own}) SELECT * FROM ({sql})"
+                own = f"SELECT * FROM {_o(name)} WHERE {at} >= {before} AND {at} < {start}"
+                sql = f"WITH {_quoted(name)} AS ({own}) SELECT * FROM ({sql})"
             sql = sql.replace("{start}", str(start)).replace("{end}", str(end))
             listed = ", ".join(_quoted(column) for column, _ in table["columns"])
             self.con.execute(
-                f"INSERT INTO o_{name} SELECT {listed} FROM ({sql}) WHERE {at} >= {start} AND {at} < {end}"
+                f"INSERT INTO {_o(name)} SELECT {listed} FROM ({sql}) WHERE {at} >= {start} AND {at} < {end}"
             )
 
     def _make(self, name: str, table: Mapping[str, Any], sql: str | None, rows: Rows) -> None:
         if sql is not None:
             listed = ", ".join(_quoted(column) for column, _ in table["columns"])
-            self.con.execute(f"CREATE OR REPLACE TEMP TABLE o_{name} AS SELECT {listed} FROM ({sql})")
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE {_o(name)} AS SELECT {listed} FROM ({sql})")
         else:
-            self._store(f"o_{name}", table["columns"], rows)
+            self._store(_o(name), table["columns"], rows)
 
     def _source(self, source: str, project: Project) -> tuple[str | None, str | None, str]:
         """Its time column, as an expression of an instant, and its grain."""
@@ -254,7 +279,7 @@ class Oracle:
         """Whether a table has an edge: its feed has, or something that it reads. It need not have a time of its own."""
         table = project["tables"].get(name)
         if table is not None and not table.get("feed"):
-            return any(self.flows(one, project) for one in table["sources"] if one != name)
+            return any(self.flows(one, project) for one in table["sources"] if one != name and waits_for(table, one))
         feed = project["feeds"][table["feed"] if table else name]
         grain = table["grain"] if table else feed["settings"].get("partition", "none")
         return feed["time"] is not None and not (feed["mode"] == "snapshot" and grain == "none")
@@ -282,7 +307,7 @@ class Oracle:
             if source == name or not self.flows(source, project):
                 continue
             _, at, source_grain = self._source(source, project)
-            first = self.con.execute(f"SELECT min({at}) FROM o_{source}").fetchall()[0][0] if at else None
+            first = self.con.execute(f"SELECT min({at}) FROM {_o(source)}").fetchall()[0][0] if at else None
             above = project["tables"].get(source)
             if first is None and above is not None and not above.get("feed"):
                 first = self._begin(source, project)
@@ -303,20 +328,26 @@ class Oracle:
         return low, high, source
 
     def _bound(
-        self, text: str, reads: Mapping[str, Any], spans: Mapping[str, Any], edge: int | None, start: int | None
+        self,
+        table: Mapping[str, Any],
+        reads: Mapping[str, Any],
+        spans: Mapping[str, Any],
+        edge: int | None,
+        start: int | None,
+        text: str,
     ) -> str:
         """The view's SQL with each source cut to what is read of it."""
         parts = []
         for source, (_, at, _) in reads.items():
             conditions = []
-            if at is not None and edge is not None:
+            if at is not None and edge is not None and waits_for(table, source):
                 conditions.append(f"{at} < {edge}")
             span = spans[source]
             if span is not None and start is not None:
                 first, last = self._stretch(span, start, reads, source)
                 conditions.append(f"{at} >= {first} AND {at} < {last}")
             where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-            parts.append(f"{source} AS (SELECT * FROM o_{source}{where})")
+            parts.append(f"{_quoted(source)} AS (SELECT * FROM {_o(source)}{where})")
         return f"WITH {', '.join(parts)} SELECT * FROM ({text})"
 
     def _stretch(
@@ -338,7 +369,7 @@ class Oracle:
                 continue
             low, high, _ = spans[source]
             cut = f" WHERE {at} < {edge}" if edge is not None else ""
-            for (us,) in self.con.execute(f"SELECT DISTINCT {at} FROM o_{source}{cut}").fetchall():
+            for (us,) in self.con.execute(f"SELECT DISTINCT {at} FROM {_o(source)}{cut}").fetchall():
                 first, last = calendar.floor(us, source_grain, self.zone), None
                 last = calendar.shift(first, 1, source_grain, self.zone)
                 n = calendar.shift(calendar.floor(first, grain, self.zone), -high + 1, grain, self.zone)
@@ -352,6 +383,12 @@ class Oracle:
                 found.add(n)
                 n = calendar.shift(n, 1, grain, self.zone)
         return sorted(found)
+
+
+def waits_for(table: Mapping[str, Any], source: str) -> bool:
+    """Whether the time of a source holds a table back."""
+    said = table["settings"].get("waits", True)
+    return bool(said if isinstance(said, bool) else said.get(source, True))
 
 
 def window(relation: str | None) -> tuple[int, int]:
@@ -369,15 +406,23 @@ def window(relation: str | None) -> tuple[int, int]:
     return ends[0], ends[-1] + 1
 
 
+def _o(name: str) -> str:
+    return _quoted(f"o_{name}")
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
 def plain(value: Any) -> Any:
     """A value so that both sides can be compared."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if isinstance(value, bool | str | int) or value is None:
         return value
-    if isinstance(value, int | float | Decimal):
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, float | Decimal):
         number = float(value)
         if math.isfinite(number) and number == int(number):
             return int(value)

@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from tests.projects import files as writing
 from tests.projects.calendar import floor, moment, shift
 from tests.projects.engines import Engine, NoRest, Ran, RefusedBackfill
-from tests.projects.oracle import Files, Oracle, Rows, Unsure, plain, window
+from tests.projects.oracle import Files, Oracle, Rows, Unsure, plain, waits_for, window
 from tests.projects.project import Case, Project, bases, declare, order, present, write_project
 
 FIRST_MTIME = 1_700_000_000.0
@@ -60,8 +60,8 @@ class World:
         self.folder = folder
         self.project: Project = copy.deepcopy(case["project"])
         self.files = Files()
-        # What lies there: {(feed, file): (number of its content, rows, bytes)}
-        self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes]] = {}
+        # What lies there: {(feed, file): (number of its content, rows, bytes, time)}
+        self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes, float]] = {}
         # The promises of marker files.
         self.marks: dict[str, list[int]] = {}
         self.number = self.loaded_up_to = 0
@@ -91,11 +91,11 @@ class World:
             if path.exists():
                 writing.write(path, path.read_bytes(), self._tick())
                 place = (action["feed"], action["file"])
-                number, rows, data = self.landing.get(place, (0, [], b""))
+                number, rows, data, _ = self.landing.get(place, (0, [], b"", 0.0))
                 if number > self.loaded_up_to:
                     # Nobody has seen it yet: it comes now.
                     self.number += 1
-                    self.landing[place] = (self.number, rows, data)
+                    self.landing[place] = (self.number, rows, data, self.mtime)
         elif what == "delete":
             self._path(action).unlink(missing_ok=True)
             self.landing.pop((action["feed"], action["file"]), None)
@@ -137,7 +137,7 @@ class World:
         feed = self.project["feeds"][action["feed"]]
         rows = [*action["rows"], *action.get("bad", [])]
         data = writing.content(feed, self.project["zone"], rows)
-        mtime = time.time() + 7200 if action.get("future") else self._tick()
+        mtime = time.time() + 7200 if action.get("future") else self._tick() - action.get("aged", 0) * 10
         writing.write(self._path(action), data, mtime)
         place = (action["feed"], action["file"])
         if not data and not any(action["file"] in known for known in self.files.loaded.values()):
@@ -147,7 +147,7 @@ class World:
             return
         if place not in self.landing or self.landing[place][2] != data:
             self.number += 1
-            self.landing[place] = (self.number, rows, data)
+            self.landing[place] = (self.number, rows, data, mtime)
 
     def load(self) -> None:
         """What a run takes up: every base table what lies there of its feed and is new to it."""
@@ -158,9 +158,9 @@ class World:
             feed = name if table is None else table.get("feed")
             if feed is None:
                 continue
-            for (of, file), (number, rows, data) in sorted(self.landing.items(), key=lambda one: one[1][0]):
+            for (of, file), (number, rows, data, mtime) in sorted(self.landing.items(), key=lambda one: one[1][0]):
                 if of == feed and self.withdrawn.get((of, file)) != data:
-                    self.files.came(name, feed, file, number, rows, data)
+                    self.files.came(name, feed, file, number, rows, data, mtime)
 
 
 # The product, as users reach it
@@ -353,7 +353,7 @@ def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict
     table = project["tables"][name]
     grain, found = table["grain"], {}
     for source, relation in table["sources"].items():
-        if source == name or not oracle.flows(source, project):
+        if source == name or not oracle.flows(source, project) or not waits_for(table, source):
             continue
         edge, source_grain = edges[source], oracle._source(source, project)[2]
         low_high = window(relation) if relation != "everything" else (0, 1)
@@ -442,7 +442,7 @@ def published(folder: Path, tables: Mapping[str, list[str]]) -> dict[str, Rows]:
                 found[name] = []
                 if name in names:
                     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
-                    rows = con.execute(f"SELECT {listed} FROM lake.main.{name}").fetchall()
+                    rows = con.execute(f'SELECT {listed} FROM lake.main."{name}"').fetchall()
                     found[name] = [tuple(plain(value) for value in row) for row in rows]
             return found
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.projects.views import spark_text
+from tests.projects.views import spark_text, token
 
 Case = dict[str, Any]
 Project = dict[str, Any]
@@ -65,16 +65,17 @@ def toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
+        value = spark_text(value)
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml(one) for one in value) + "]"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml(key)} = {toml(one)}" for key, one in value.items()) + " }"
     return str(value)
 
 
 def ddl(columns: Any) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns)
+    return ", ".join(f"{spark_text(token(name))} {kind}" for name, kind in columns)
 
 
 def texts(project: Project) -> dict[str, str]:

@@ -25,16 +25,28 @@ def duck_text(text: str) -> str:
     return _BOTH.sub(r"\2", text)
 
 
+_PLAIN = re.compile(r"[a-z]\w{0,2}|total|slot|begins|seen|later|moment_|one|two|fe?", re.ASCII)
+
+
+def token(name: str) -> str:
+    """A name as SQL has it."""
+    if _PLAIN.fullmatch(name) or re.fullmatch(r"(ev|ref|t|b)\d*(_\w+)?", name):
+        return name
+    return f'⟦`{name}`¦"{name}"⟧'
+
+
+def bare(text: str) -> str:
+    return _BOTH.sub(r"\1", text).strip("`")
+
+
 @dataclass(frozen=True)
 class Source:
-    """What a view can read: a table with its columns."""
+    """What a view can read: a table with its columns, as SQL names them."""
 
     name: str
     columns: tuple[tuple[str, str], ...]
     time: str | None
     grain: str
-    # Whether its rows carry instants: timestamp, date, timestamp_ntz; None without time.
-    snapshot: bool = False
 
     def of(self, *types: str) -> list[str]:
         return [name for name, kind in self.columns if kind in types and name != self.time]
@@ -45,6 +57,10 @@ class Source:
     @property
     def timed(self) -> bool:
         return self.time is not None
+
+    @property
+    def sql(self) -> str:
+        return token(self.name)
 
 
 @dataclass
@@ -79,7 +95,8 @@ def instant(source: Source, alias: str = "") -> str:
     kind = source.type_of(source.time)
     if kind == "timestamp":
         return column
-    return f"⟦cast({column} as timestamp)¦inst_{'date' if kind == 'date' else 'ntz'}({column})⟧"
+    duck = f"inst_{'date' if kind == 'date' else 'ntz'}({duck_text(column)})"
+    return f"⟦cast({spark_text(column)} as timestamp)¦{duck}⟧"
 
 
 def _duck(text: str) -> str:
@@ -91,7 +108,7 @@ def trunc(grain: str, source: Source, alias: str = "") -> str:
     column = f"{alias}{source.time}"
     duck = _duck(instant(source, alias))
     if grain in WIDE:
-        return f"⟦date_trunc('{grain}', {column})¦trunc_{grain}({duck})⟧"
+        return f"⟦date_trunc('{grain}', {spark_text(column)})¦trunc_{grain}({duck})⟧"
     minutes = int(grain[:-1])
     seconds = minutes * 60
     plain = spark_text(instant(source, alias))
@@ -137,6 +154,11 @@ class Drawing:
                 f"coalesce({number}, 0) % 2 = 0",
                 f"NOT ({key} = 'a' AND {number} < 20)",
                 f"{key} LIKE 'a%'",
+                f"{number} <=> 3".replace("<=>", "IS NOT DISTINCT FROM"),
+                f"length({key}) > 1",
+                f"abs({number}) > 5",
+                f"upper({key}) = 'A'",
+                f"{number} = -1 OR nullif({number}, 7) IS NULL",
             ]
         )
 
@@ -205,7 +227,7 @@ def rowwise(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     extra = d.rng.choice(
         [f"{number} * 2 + 1", f"coalesce({number}, -1)", f"CASE WHEN {key} = 'a' THEN {number} ELSE 0 END"]
     )
-    text = f"SELECT {key} AS k, {s.time}, {extra} AS v FROM {s.name}{d.where(s)}"
+    text = f"SELECT {key} AS k, {s.time}, {extra} AS v FROM {s.sql}{d.where(s)}"
     return View(
         text, [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")], s.time, grain, {s.name: None}
     )
@@ -220,7 +242,7 @@ def grouped(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     bucket = d.trunc(grain, s)
     having = " HAVING count(*) > 1" if d.rng.random() < 0.2 else ""
     by = d.rng.choice(["1, 2", f"{key}, {bucket}"])
-    text = f"SELECT {key} AS k, {bucket} AS slot, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {by}{having}"
+    text = f"SELECT {key} AS k, {bucket} AS slot, {listed(aggregates)} FROM {s.sql}{d.where(s)} GROUP BY {by}{having}"
     return View(text, [("k", "string"), ("slot", "timestamp"), *named(aggregates)], "slot", grain, {s.name: None})
 
 
@@ -228,7 +250,7 @@ def grouped(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
 def total(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     s = sources[0]
     key, aggregates = d.key(s), d.aggregates(s)
-    text = f"SELECT {key} AS k, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {key}"
+    text = f"SELECT {key} AS k, {listed(aggregates)} FROM {s.sql}{d.where(s)} GROUP BY {key}"
     return View(text, [("k", "string"), *named(aggregates)], None, "none", {s.name: None})
 
 
@@ -239,7 +261,7 @@ def last_seen(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key = d.key(s)
     at = d.rng.choice(["max", "min"])
-    text = f"SELECT {key} AS k, {at}({s.time}) AS seen, count(*) AS n FROM {s.name}{d.where(s)} GROUP BY {key}"
+    text = f"SELECT {key} AS k, {at}({s.time}) AS seen, count(*) AS n FROM {s.sql}{d.where(s)} GROUP BY {key}"
     columns = [("k", "string"), ("seen", s.type_of(s.time or "")), ("n", "bigint")]
     return View(text, columns, "seen", grain, {s.name: None})
 
@@ -260,7 +282,7 @@ def windowed(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
             f"count(*) OVER {over[:-1]} ROWS UNBOUNDED PRECEDING)",
         ]
     )
-    text = f"SELECT {key} AS k, {s.time}, {number} AS v, {what} AS w FROM {s.name}{d.where(s)}"
+    text = f"SELECT {key} AS k, {s.time}, {number} AS v, {what} AS w FROM {s.sql}{d.where(s)}"
     kind = s.type_of(s.time or "")
     return View(
         text, [("k", "string"), (s.time or "", kind), ("v", "bigint"), ("w", "bigint")], s.time, grain, {s.name: None}
@@ -275,10 +297,12 @@ def joined(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     a, b = timed[:2]
     how = d.rng.choice(["JOIN", "LEFT JOIN"])
-    right = f"(SELECT {d.key(b)} AS k, {d.trunc(grain, b)} AS slot, sum({d.number(b)}) AS total FROM {b.name} GROUP BY 1, 2)"
+    right = (
+        f"(SELECT {d.key(b)} AS k, {d.trunc(grain, b)} AS slot, sum({d.number(b)}) AS total FROM {b.sql} GROUP BY 1, 2)"
+    )
     key, number = d.key(a), d.number(a)
     text = (
-        f"SELECT a.{key} AS k, a.{a.time}, a.{number} AS v, b.total AS other FROM {a.name} a {how} {right} b "
+        f"SELECT a.{key} AS k, a.{a.time}, a.{number} AS v, b.total AS other FROM {a.sql} a {how} {right} b "
         f"ON a.{key} = b.k AND {d.trunc(grain, a, 'a.')} = b.slot"
     )
     columns = [("k", "string"), (a.time or "", a.type_of(a.time or "")), ("v", "bigint"), ("other", "bigint")]
@@ -295,8 +319,8 @@ def looked_up(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     how = d.rng.choice(["JOIN", "LEFT JOIN"])
     key, number = d.key(s), d.number(s)
     text = (
-        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v, r.found FROM {s.name} s {how} "
-        f"(SELECT {d.key(r)} AS k, max({d.number(r)}) AS found FROM {r.name} GROUP BY 1) r ON s.{key} = r.k"
+        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v, r.found FROM {s.sql} s {how} "
+        f"(SELECT {d.key(r)} AS k, max({d.number(r)}) AS found FROM {r.sql} GROUP BY 1) r ON s.{key} = r.k"
     )
     columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint"), ("found", "bigint")]
     return View(text, columns, s.time, grain, {s.name: None, r.name: None})
@@ -312,7 +336,7 @@ def union(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     if kind != b.type_of(b.time or ""):
         return None
     parts = [
-        f"SELECT {d.key(one)} AS k, {one.time} AS moment_, {d.number(one)} AS v FROM {one.name}{d.where(one)}"
+        f"SELECT {d.key(one)} AS k, {one.time} AS moment_, {d.number(one)} AS v FROM {one.sql}{d.where(one)}"
         for one in (a, b)
     ]
     text = f"{parts[0]} {d.rng.choice(['UNION ALL', 'UNION ALL', 'UNION'])} {parts[1]}"
@@ -327,7 +351,7 @@ def cte(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     text = (
-        f"WITH good AS (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.name}{d.where(s)}), "
+        f"WITH good AS (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.sql}{d.where(s)}), "
         f"sums AS (SELECT k, slot, sum(v) AS total FROM good GROUP BY k, slot) "
         f"SELECT k, slot, total FROM sums WHERE coalesce(total, 0) >= (SELECT min(coalesce(total, 0)) FROM sums)"
     )
@@ -341,8 +365,8 @@ def subquery(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number = d.key(s), d.number(s)
     text = (
-        f"SELECT {key} AS k, {s.time}, {number} AS v FROM {s.name} "
-        f"WHERE {key} {d.rng.choice(['IN', 'NOT IN'])} (SELECT {key} FROM {s.name} WHERE {number} > 30 AND {key} IS NOT NULL)"
+        f"SELECT {key} AS k, {s.time}, {number} AS v FROM {s.sql} "
+        f"WHERE {key} {d.rng.choice(['IN', 'NOT IN'])} (SELECT {key} FROM {s.sql} WHERE {number} > 30 AND {key} IS NOT NULL)"
     )
     columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
     return View(text, columns, s.time, grain, {s.name: None})
@@ -355,7 +379,7 @@ def lateral(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number = d.key(s), d.number(s)
     view = "⟦LATERAL VIEW explode(array(1, 2)) x AS part¦CROSS JOIN (VALUES (1), (2)) x(part)⟧"
-    text = f"SELECT {key} AS k, {s.time}, {number} * part AS v FROM {s.name} {view}{d.where(s)}"
+    text = f"SELECT {key} AS k, {s.time}, {number} * part AS v FROM {s.sql} {view}{d.where(s)}"
     columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
     return View(text, columns, s.time, grain, {s.name: None})
 
@@ -367,8 +391,8 @@ def self_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number = d.key(s), d.number(s)
     text = (
-        f"SELECT a.{key} AS k, {d.trunc(grain, s, 'a.')} AS slot, count(*) AS pairs, sum(b.{number}) AS total FROM {s.name} a "
-        f"JOIN {s.name} b ON a.{key} = b.{key} AND {d.trunc(grain, s, 'a.')} = {d.trunc(grain, s, 'b.')} GROUP BY 1, 2"
+        f"SELECT a.{key} AS k, {d.trunc(grain, s, 'a.')} AS slot, count(*) AS pairs, sum(b.{number}) AS total FROM {s.sql} a "
+        f"JOIN {s.sql} b ON a.{key} = b.{key} AND {d.trunc(grain, s, 'a.')} = {d.trunc(grain, s, 'b.')} GROUP BY 1, 2"
     )
     columns = [("k", "string"), ("slot", "timestamp"), ("pairs", "bigint"), ("total", "bigint")]
     return View(text, columns, "slot", grain, {s.name: None})
@@ -383,7 +407,7 @@ def of_partition(d: Drawing, sources: Sequence[Source], grain: str) -> View | No
     order = ""
     if d.rng.random() < 0.3:
         order = " ORDER BY k NULLS FIRST LIMIT 2"
-    text = f"SELECT {key} AS k, {START} AS begins, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY {key}{order}"
+    text = f"SELECT {key} AS k, {START} AS begins, {listed(aggregates)} FROM {s.sql}{d.where(s)} GROUP BY {key}{order}"
     return View(text, [("k", "string"), ("begins", "timestamp"), *named(aggregates)], "begins", grain, {s.name: None})
 
 
@@ -394,7 +418,7 @@ def shifted(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number = d.key(s), d.number(s)
     minutes = d.rng.choice([5, -5, 90, 1440])
-    text = f"SELECT {key} AS k, {plus(s.time or '', minutes)} AS later, {number} AS v FROM {s.name}{d.where(s)}"
+    text = f"SELECT {key} AS k, {plus(s.time or '', minutes)} AS later, {number} AS v FROM {s.sql}{d.where(s)}"
     return View(
         text, [("k", "string"), ("later", "timestamp"), ("v", "bigint")], "later", grain, {s.name: None}, how="whole"
     )
@@ -408,8 +432,8 @@ def days(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, aggregates = d.key(s), d.aggregates(s)
     duck = duck_text(instant(s))
-    bucket = f"⟦to_date({s.time})¦local_date({duck})⟧"
-    text = f"SELECT {key} AS k, {bucket} AS day, {listed(aggregates)} FROM {s.name}{d.where(s)} GROUP BY 1, 2"
+    bucket = f"⟦to_date({spark_text(s.time or '')})¦local_date({duck})⟧"
+    text = f"SELECT {key} AS k, {bucket} AS day, {listed(aggregates)} FROM {s.sql}{d.where(s)} GROUP BY 1, 2"
     return View(text, [("k", "string"), ("day", "date"), *named(aggregates)], "day", grain, {s.name: None})
 
 
@@ -419,7 +443,7 @@ def distinct(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     if s is None or grain == "none":
         return None
     key, bucket = d.key(s), d.trunc(grain, s)
-    text = f"SELECT DISTINCT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name}{d.where(s)}"
+    text = f"SELECT DISTINCT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.sql}{d.where(s)}"
     return View(text, [("k", "string"), ("slot", "timestamp"), ("one", "int")], "slot", grain, {s.name: None})
 
 
@@ -431,7 +455,7 @@ def lifetime(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     key, number = d.key(s), d.number(s)
     text = (
-        f"SELECT k, {START} AS begins, sum(v) AS v FROM (SELECT {key} AS k, {number} AS v FROM {s.name} "
+        f"SELECT k, {START} AS begins, sum(v) AS v FROM (SELECT {key} AS k, {number} AS v FROM {s.sql} "
         f"UNION ALL SELECT k, v FROM ITSELF) GROUP BY k"
     )
     view = View(
@@ -453,10 +477,172 @@ def snapshot_total(d: Drawing, sources: Sequence[Source], grain: str) -> View | 
     key, number = d.key(s), d.number(s)
     text = d.rng.choice(
         [
-            f"SELECT {key} AS k, {number} AS v FROM {s.name}{d.where(s)}",
-            f"SELECT DISTINCT {key} AS k, 1 AS v FROM {s.name}",
-            f"SELECT {key} AS k, sum({number}) AS v FROM {s.name} GROUP BY {key} HAVING count(*) >= 1",
+            f"SELECT {key} AS k, {number} AS v FROM {s.sql}{d.where(s)}",
+            f"SELECT DISTINCT {key} AS k, 1 AS v FROM {s.sql}",
+            f"SELECT {key} AS k, sum({number}) AS v FROM {s.sql} GROUP BY {key} HAVING count(*) >= 1",
         ]
+    )
+    return View(text, [("k", "string"), ("v", "bigint")], None, "none", {s.name: None})
+
+
+@template
+def framed(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """Windows with frames."""
+    s = _timed(sources)
+    if s is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    order = f"ORDER BY {s.time}, {number} NULLS FIRST"
+    what, kind = d.rng.choice(
+        [
+            (f"avg({number}) OVER (PARTITION BY {key} {order} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)", "double"),
+            (f"lead({number}, 2) OVER (PARTITION BY {key} {order})", "bigint"),
+            (f"first_value({number}) OVER (PARTITION BY {key} {order})", "bigint"),
+            (f"dense_rank() OVER (PARTITION BY {key} {order})", "int"),
+            (
+                f"max({number}) OVER ({order}, {key} NULLS FIRST ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
+                "bigint",
+            ),
+            (f"count(*) OVER (PARTITION BY {key} {order} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)", "bigint"),
+        ]
+    )
+    text = f"SELECT {key} AS k, {s.time}, {number} AS v, {what} AS w FROM {s.sql}{d.where(s)}"
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint"), ("w", kind)]
+    return View(text, columns, s.time, grain, {s.name: None})
+
+
+@template
+def correlated(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    other = next((one for one in reversed(sources) if one.timed or one.grain == "none"), None)
+    if s is None or other is None:
+        return None
+    key, number = d.key(s), d.number(s)
+    what = d.rng.choice([f"max(b.{d.number(other)})", "count(*)", f"sum(b.{d.number(other)})"])
+    text = (
+        f"SELECT a.{key} AS k, a.{s.time}, a.{number} AS v, "
+        f"(SELECT {what} FROM {other.sql} b WHERE b.{d.key(other)} = a.{key}) AS w FROM {s.sql} a"
+    )
+    columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint"), ("w", "bigint")]
+    return View(text, columns, s.time, grain, {s.name: None, other.name: None})
+
+
+@template
+def range_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """What came a while before each row."""
+    timed = [one for one in sources if one.timed and one.type_of(one.time or "") == "timestamp"]
+    if not timed or grain == "none":
+        return None
+    a, b = timed[0], timed[-1]
+    how = d.rng.choice(["JOIN", "LEFT JOIN"])
+    earlier = plus(f"a.{a.time}", -d.rng.choice([10, 60, 1440]))
+    text = (
+        f"SELECT a.{d.key(a)} AS k, a.{a.time}, count(b.{d.number(b)}) AS n FROM {a.sql} a {how} {b.sql} b "
+        f"ON b.{d.key(b)} = a.{d.key(a)} AND b.{b.time} >= {earlier} AND b.{b.time} < a.{a.time} GROUP BY 1, 2"
+    )
+    return View(
+        text,
+        [("k", "string"), (a.time or "", "timestamp"), ("n", "bigint")],
+        a.time,
+        grain,
+        {a.name: None, b.name: None},
+    )
+
+
+@template
+def union3(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """Sums over several sources at once, one of them twice."""
+    timed = [one for one in sources if one.timed]
+    if not timed or grain == "none":
+        return None
+    a, b = timed[0], timed[-1]
+    parts = [
+        f"SELECT {d.key(one)} AS k, {d.trunc(grain, one)} AS slot, {sign}{d.number(one)} AS v FROM {one.sql}{d.where(one)}"
+        for one, sign in ((a, ""), (b, "-"), (a, "1 + "))
+    ]
+    text = f"SELECT k, slot, sum(v) AS total, count(*) AS n FROM ({' UNION ALL '.join(parts)}) AS q GROUP BY k, slot"
+    columns = [("k", "string"), ("slot", "timestamp"), ("total", "bigint"), ("n", "bigint")]
+    return View(text, columns, "slot", grain, {a.name: None, b.name: None})
+
+
+@template
+def sums_of_sums(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    s = _timed(sources)
+    if s is None or grain == "none":
+        return None
+    inner = f"SELECT {d.key(s)} AS k, {d.trunc(grain, s)} AS slot, sum({d.number(s)}) AS v FROM {s.sql}{d.where(s)} GROUP BY 1, 2"
+    text = f"SELECT slot, count(*) AS n, max(v) AS most, sum(v) AS total FROM ({inner}) AS q GROUP BY slot HAVING count(*) > 0"
+    return View(
+        text,
+        [("slot", "timestamp"), ("n", "bigint"), ("most", "bigint"), ("total", "bigint")],
+        "slot",
+        grain,
+        {s.name: None},
+    )
+
+
+@template
+def local_hours(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """What clocks showed."""
+    s = _timed(sources)
+    if s is None or s.type_of(s.time or "") != "timestamp":
+        return None
+    plain = spark_text(s.time or "")
+    shown = f"⟦hour({plain})¦local_hour({duck_text(s.time or '')})⟧"
+    where = d.rng.choice(["", f" WHERE {shown} < 12", f" WHERE {shown} BETWEEN 1 AND 3"])
+    text = f"SELECT {d.key(s)} AS k, {s.time}, {shown} AS h, {d.number(s)} AS v FROM {s.sql}{where}"
+    return View(
+        text,
+        [("k", "string"), (s.time or "", "timestamp"), ("h", "int"), ("v", "bigint")],
+        s.time,
+        grain,
+        {s.name: None},
+    )
+
+
+@template
+def next_days(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """Due a week after."""
+    s = _timed(sources)
+    if s is None or grain in ("none", "5m", "15m", "30m", "hour") or d.plain:
+        return None
+    n = d.rng.choice([1, 7, 30])
+    due = f"⟦date_add(to_date({spark_text(s.time or '')}), {n})¦local_date({duck_text(instant(s))}) + {n}⟧"
+    text = f"SELECT {d.key(s)} AS k, {due} AS due, {d.number(s)} AS v FROM {s.sql}{d.where(s)}"
+    return View(text, [("k", "string"), ("due", "date"), ("v", "bigint")], "due", grain, {s.name: None}, how="whole")
+
+
+@template
+def from_epoch(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A time that is told in seconds."""
+    s = next((one for one in sources if "epoch" in dict(one.columns)), None)
+    if s is None:
+        return None
+    at = "⟦timestamp_seconds(epoch)¦epoch * 1000000⟧"
+    text = f"SELECT {d.key(s)} AS k, {at} AS at, {d.number(s)} AS v FROM {s.sql} WHERE epoch IS NOT NULL"
+    return View(text, [("k", "string"), ("at", "timestamp"), ("v", "bigint")], "at", grain, {s.name: None}, how="whole")
+
+
+@template
+def elements(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """A row for each element."""
+    s = next((one for one in sources if one.timed and "tags" in dict(one.columns)), None)
+    if s is None or d.plain:
+        return None
+    view = "⟦LATERAL VIEW explode(tags) x AS part¦CROSS JOIN unnest(tags) x(part)⟧"
+    text = f"SELECT {d.key(s)} AS k, {s.time}, part AS v FROM {s.sql} {view}"
+    return View(
+        text, [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")], s.time, grain, {s.name: None}
+    )
+
+
+@template
+def top(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
+    """The first few of all."""
+    s = sources[0]
+    text = (
+        f"SELECT {d.key(s)} AS k, sum({d.number(s)}) AS v FROM {s.sql}{d.where(s)} GROUP BY 1 HAVING count(*) > 0 "
+        f"ORDER BY k {d.rng.choice(['NULLS FIRST', 'DESC NULLS LAST'])} LIMIT {d.rng.choice([1, 2])}"
     )
     return View(text, [("k", "string"), ("v", "bigint")], None, "none", {s.name: None})
 
@@ -494,11 +680,11 @@ def python_sums(d: Drawing, sources: Sequence[Source], grain: str) -> View | Non
     if s is None or grain not in ("hour", "day", "week", *MONTHS) or d.plain:
         return None
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
-    text = f"SELECT {key} AS k, {bucket} AS slot, sum({number}) AS total FROM {s.name} GROUP BY 1, 2"
+    text = f"SELECT {key} AS k, {bucket} AS slot, sum({number}) AS total FROM {s.sql} GROUP BY 1, 2"
     view = View(text, [("k", "string"), ("slot", "timestamp"), ("total", "bigint")], "slot", grain, {s.name: None})
     code = (
-        f"return {s.name}.groupBy(F.col({key!r}).alias('k'), F.date_trunc({grain!r}, {s.time!r}).alias('slot'))"
-        f".agg(F.sum({number!r}).alias('total'))"
+        f"return {s.name}.groupBy(F.col({spark_text(key)!r}).alias('k'), F.date_trunc({grain!r}, {spark_text(s.time or '')!r}).alias('slot'))"
+        f".agg(F.sum({spark_text(number)!r}).alias('total'))"
     )
     return python(view, code)
 
@@ -509,10 +695,10 @@ def python_partition(d: Drawing, sources: Sequence[Source], grain: str) -> View 
     if s is None or grain == "none" or s.grain == "none" or d.plain:
         return None
     key = d.key(s)
-    text = f"SELECT {key} AS k, {START} AS begins, count(*) AS n FROM {s.name} GROUP BY 1"
+    text = f"SELECT {key} AS k, {START} AS begins, count(*) AS n FROM {s.sql} GROUP BY 1"
     view = View(text, [("k", "string"), ("begins", "timestamp"), ("n", "bigint")], "begins", grain, {s.name: None})
     code = (
-        f"return {s.name}.groupBy(F.col({key!r}).alias('k')).agg(F.count('*').alias('n'))"
+        f"return {s.name}.groupBy(F.col({spark_text(key)!r}).alias('k')).agg(F.count('*').alias('n'))"
         f".select('k', F.lit(partition.start).cast('timestamp').alias('begins'), 'n')"
     )
     return python(view, code)
@@ -528,7 +714,7 @@ def grouping_sets(d: Drawing, sources: Sequence[Source], grain: str) -> View | N
         return None
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     text = (
-        f"SELECT k, slot, sum(v) AS total, count(*) AS n FROM (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.name}) AS q "
+        f"SELECT k, slot, sum(v) AS total, count(*) AS n FROM (SELECT {key} AS k, {bucket} AS slot, {number} AS v FROM {s.sql}) AS q "
         f"GROUP BY GROUPING SETS ((k, slot), (slot))"
     )
     columns = [("k", "string"), ("slot", "timestamp"), ("total", "bigint"), ("n", "bigint")]
@@ -544,8 +730,8 @@ def anti_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     key, number = d.key(s), d.number(s)
     word = d.rng.choice(["EXISTS", "NOT EXISTS"])
     text = (
-        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v FROM {s.name} s WHERE {word} "
-        f"(SELECT 1 FROM {other.name} o WHERE o.{d.key(other)} = s.{key})"
+        f"SELECT s.{key} AS k, s.{s.time}, s.{number} AS v FROM {s.sql} s WHERE {word} "
+        f"(SELECT 1 FROM {other.sql} o WHERE o.{d.key(other)} = s.{key})"
     )
     columns = [("k", "string"), (s.time or "", s.type_of(s.time or "")), ("v", "bigint")]
     return View(text, columns, s.time, grain, {s.name: None, other.name: None})
@@ -558,7 +744,7 @@ def full_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
         return None
     a, b = timed[:2]
     sides = [
-        f"(SELECT {d.key(one)} AS k, {d.trunc(grain, one)} AS slot, sum({d.number(one)}) AS total FROM {one.name} GROUP BY 1, 2)"
+        f"(SELECT {d.key(one)} AS k, {d.trunc(grain, one)} AS slot, sum({d.number(one)}) AS total FROM {one.sql} GROUP BY 1, 2)"
         for one in (a, b)
     ]
     text = (
@@ -578,7 +764,7 @@ def ranked(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     text = (
         f"SELECT k, slot, v FROM (SELECT {key} AS k, {bucket} AS slot, {number} AS v, "
-        f"rank() OVER (PARTITION BY {bucket} ORDER BY {number} DESC NULLS LAST) AS place FROM {s.name}) AS q WHERE place <= 2"
+        f"rank() OVER (PARTITION BY {bucket} ORDER BY {number} DESC NULLS LAST) AS place FROM {s.sql}) AS q WHERE place <= 2"
     )
     return View(text, [("k", "string"), ("slot", "timestamp"), ("v", "bigint")], "slot", grain, {s.name: None})
 
@@ -591,8 +777,8 @@ def set_difference(d: Drawing, sources: Sequence[Source], grain: str) -> View | 
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     word = d.rng.choice(["EXCEPT", "INTERSECT"])
     text = (
-        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name} WHERE {number} > 10 {word} "
-        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.name} WHERE {number} < 60"
+        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.sql} WHERE {number} > 10 {word} "
+        f"SELECT {key} AS k, {bucket} AS slot, 1 AS one FROM {s.sql} WHERE {number} < 60"
     )
     return View(text, [("k", "string"), ("slot", "timestamp"), ("one", "int")], "slot", grain, {s.name: None})
 
@@ -604,8 +790,8 @@ def total_join(d: Drawing, sources: Sequence[Source], grain: str) -> View | None
         return None
     a, b = sources[:2]
     text = (
-        f"SELECT l.k, l.total AS one, r.total AS two FROM (SELECT {d.key(a)} AS k, sum({d.number(a)}) AS total FROM {a.name} GROUP BY 1) l "
-        f"LEFT JOIN (SELECT {d.key(b)} AS k, sum({d.number(b)}) AS total FROM {b.name} GROUP BY 1) r ON l.k = r.k"
+        f"SELECT l.k, l.total AS one, r.total AS two FROM (SELECT {d.key(a)} AS k, sum({d.number(a)}) AS total FROM {a.sql} GROUP BY 1) l "
+        f"LEFT JOIN (SELECT {d.key(b)} AS k, sum({d.number(b)}) AS total FROM {b.sql} GROUP BY 1) r ON l.k = r.k"
     )
     return View(
         text, [("k", "string"), ("one", "bigint"), ("two", "bigint")], None, "none", {a.name: None, b.name: None}

@@ -29,7 +29,7 @@ from penstock.engine.updates.cleanup import delete_files
 from penstock.engine.updates.executor import BadFiles, Computed, Made, explain_error
 from penstock.engine.updates.load import QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
-from penstock.engine.updates.rows import RowsProblem, Staged, Writer, quoted, read_files, within
+from penstock.engine.updates.rows import RowsProblem, Staged, Writer, micros, quoted, read_files, within
 from penstock.engine.updates.text_values import text
 from penstock.engine.updates.times import instant_of
 from penstock.flows.activities import BlackBox
@@ -90,8 +90,12 @@ class BaseLoad:
         """The greatest value of a column in a file, as text that compares as the values do."""
         if not self._is_there(file):
             return file.order
-        found = self.reader.frame(self.session, [file]).selectExpr(f"max({quoted(column)})").head()
-        value = None if found is None else found[0]
+        found = self.reader.frame(self.session, [file]).selectExpr(f"max({quoted(column)})")
+        if found.dtypes[0][1] == "timestamp":
+            # Not as what a clock shows: that comes twice where it is set back.
+            found = found.selectExpr(micros(found.columns[0]))
+        row = found.head()
+        value = None if row is None else row[0]
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
             return f"{Decimal(value) + 10**20:048.15f}"
         if isinstance(value, date):

@@ -34,11 +34,12 @@ def tagged(number: int) -> str:
 
 def order_of(order: str, uri: str, mtime_ns: int) -> str:
     """What puts a file in its place among those that state the same, as far as its name and time tell; numbers in it are
-    compared as numbers."""
+    compared as numbers. A pattern with a slash is one of the folders, too."""
     if order == "modified":
         return f"{mtime_ns:020d}"
     if order.startswith("name "):
-        found = re.search(order.removeprefix("name "), uri)
+        pattern = order.removeprefix("name ")
+        found = re.search(pattern, uri if "/" in pattern else uri.rpartition("/")[2])
         part = "" if found is None else found[1] if found.re.groups else found[0]
         return re.sub(r"\d+", lambda number: number[0].zfill(20), part or "")
     return ""
