@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check bench soak lock clean
+.PHONY: help demo test check bench soak lock clean console screenshots
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -16,7 +16,19 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## a network-operations warehouse, live for a minute
+# The pages of `penstock serve`. Who has no Node gets a word, and everything else works.
+CONSOLE := src/penstock/service/console
+console: $(CONSOLE)/.built  ## the pages of the console, which wheels have inside
+$(CONSOLE)/.built: $(shell find console -type f -not -path '*/node_modules/*')
+	@if ! node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null || ! command -v npm >/dev/null; then \
+	  echo "the console is not built: that needs Node 20 or newer, with npm; everything else works without"; \
+	elif (cd console && npm ci --silent --no-audit --no-fund && npm run --silent build -- --logLevel warn); then touch $@; \
+	else echo "the console could not be built (see above); everything else works without"; fi
+
+screenshots: $(STAMP) console  ## pictures of every page of the console, into docs/console
+	$(BIN)/python -m tests.service.console_shots
+
+demo: $(STAMP) console  ## a network-operations warehouse, live for a minute
 	$(BIN)/penstock demo
 
 check: $(STAMP)  ## formatting, lint, types, import rules
@@ -26,7 +38,7 @@ check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/lint-imports --no-cache
 
 # Two halves run at once, each of which keeps about one core busy.
-test: check  ## everything that must hold, with real Spark
+test: check console  ## everything that must hold, with real Spark
 	@$(BIN)/python -m pytest -m "(spark or tables) and not soak" > $(VENV)/spark-tests.log 2>&1 & spark=$$!; \
 	trap "kill $$spark 2>/dev/null" INT TERM; \
 	echo "the core, and crashes:"; $(BIN)/python -m pytest -m "not (spark or tables or soak)"; rest=$$?; \

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,14 @@ from penstock.control.state import State
 from penstock.control.views.explain import Explanation, explain
 from penstock.control.views.health import FeedHealth, feed_healths
 from penstock.control.views.inputs import WaitingRows
-from penstock.control.views.recovery import Recovery, recoveries
+from penstock.control.views.recovery import Recovery, assumed, broken, guarantees, recoveries
 from penstock.control.views.requests import RequestStatus, requests
 from penstock.control.views.savings import Savings, savings
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.contracts import DEFAULT, contract_of, profiles
 from penstock.declare.problems import Problem, ProjectError, near_or_all
 from penstock.declare.project import Declarations, read_project
+from penstock.declare.spark_settings import cores_of
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Definitions as Declared
 from penstock.engine.arrivals.schemas import FeedSchemas, inferred_schemas
@@ -58,6 +59,7 @@ from penstock.model.span import parse_span
 from penstock.model.time import parse_instant
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
+from penstock.scheduling.recovery.guarantees import Report, Violation
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from penstock.engine.external.report import Handed, Reports
     from penstock.engine.runtime import Pace, Runtime
     from penstock.engine.upkeep.replication import ReplicaStatus
+    from penstock.sim.whatif.recording import Recording
 
 
 def check(folder: str | Path) -> list[Problem]:
@@ -118,6 +121,16 @@ def move(
 ) -> MovedFiles:
     """Move the data files of a project to another folder."""
     return move_data(read_project(Path(folder)), Path(path), (clock or Clock()).now_us, progress=progress)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is proven of freshness, and what does not hold of it now."""
+
+    report: Report
+    policy: str
+    violated: list[Violation]
+    state: State
 
 
 class Warehouse:
@@ -431,11 +444,11 @@ class Warehouse:
         paths = [self.catalogue.locate(name, file) for file in files]
         return read_files(self.spark, paths, schema, sum(file.size_bytes for file in files))
 
-    def retry(self, names: Sequence[str] = ()) -> Retried:
+    def retry(self, names: Sequence[str] = (), *, by: str = "") -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
         from penstock.engine.commands.feeds import retry
 
-        return retry(self.declared, self.store, self.state(), names, self.clock.now_us())
+        return retry(self.declared, self.store, self.state(), names, self.clock.now_us(), by)
 
     # Safety
 
@@ -472,13 +485,40 @@ class Warehouse:
         """Tables that catch up after an outage or a pause, and when that should be over."""
         return recoveries(self.state(), self.clock.now_us())
 
-    def pause(self, feed: str, *, reason: str = "") -> Paused:
-        """Notice files of a feed, but load none until it is resumed."""
-        return pause(self.declared, self.store, self.state(), feed, reason, self.clock.now_us())
+    def bounds(self, outage_us: int | None = None, tracks: int | None = None) -> Bounds:
+        """How stale each table can become, and what that proves, with so many tracks; after an outage, when all is recovered."""
+        state = self.state()
+        learned = {name: table.cost for name, table in state.tables.items()}
+        declared = self.declared.declarations
+        number, policy = tracks or declared.tracks, declared.config.run.policy
+        cores = cores_of(declared.config.spark)
+        graph = self.declared.graph
+        report, _ = guarantees(graph, learned, number, policy, outage_us=outage_us, feeds=state.feeds, cores=cores)
+        found = assumed(graph, learned, number, policy, feeds=state.feeds, cores=cores)
+        return Bounds(report, policy, broken(state, found, self.clock.now_us()), state)
 
-    def resume(self, feed: str) -> Paused:
+    def recording(self) -> Recording:
+        """The log, as what-if replays it, with what is declared now: tables that are new are part of what is tried."""
+        from penstock.sim.whatif.recording import record
+
+        with self.store.read() as conn:
+            found = record(self.store.events(conn))
+        graph = self.declared.graph
+        now = replace(found.declared, feeds=tuple(graph.feeds.values()), tables=tuple(graph.tables.values()))
+        return replace(found, declared=now)
+
+    @property
+    def has_runner(self) -> bool:
+        """Whether a process keeps the tables fresh now."""
+        return self._lock.held
+
+    def pause(self, feed: str, *, reason: str = "", by: str = "") -> Paused:
+        """Notice files of a feed, but load none until it is resumed."""
+        return pause(self.declared, self.store, self.state(), feed, reason, self.clock.now_us(), by)
+
+    def resume(self, feed: str, *, by: str = "") -> Paused:
         """Go on loading, with all that has come meanwhile."""
-        return resume(self.declared, self.store, self.state(), feed, self.clock.now_us())
+        return resume(self.declared, self.store, self.state(), feed, self.clock.now_us(), by)
 
     # Files
 
@@ -567,6 +607,7 @@ class Warehouse:
         reason: str = "",
         downstream: bool = True,
         deadline_us: int | None = None,
+        by: str = "",
     ) -> RequestReceipt:
         """Make partitions again, such as those of `2024-03-01..2024-03-07`, and what is made from them."""
         self._definition(table)
@@ -578,6 +619,7 @@ class Warehouse:
             reason=reason,
             downstream=downstream,
             deadline_us=deadline_us,
+            by=by,
         )
 
     def plan(self, *wishes: tuple[str, str | None] | tuple[str, str | None, bool]) -> RequestPlan:
@@ -595,6 +637,6 @@ class Warehouse:
         """What became of every reason to make something again, by table, and the sum of all."""
         return savings(self.state())
 
-    def cancel(self, request: int) -> tuple[RequestStatus, RequestStatus]:
+    def cancel(self, request: int, *, by: str = "") -> tuple[RequestStatus, RequestStatus]:
         """Take a request back; it as it was and as it is now."""
-        return self._requesting.cancel(self.state(), request, self.clock.now_us())
+        return self._requesting.cancel(self.state(), request, self.clock.now_us(), by)

@@ -27,12 +27,13 @@ def test_tokens_are_made_listed_and_revoked(project: Write) -> None:
     code, made = penstock("token", "add", "board", "--note", "wall")
     assert code == 0 and made["profile"] == "board" and made["token"].startswith("pst_")
     with Warehouse(folder) as warehouse, warehouse.store.read() as conn:
-        assert tokens.profile_of(conn, made["token"]) == "board"
-        assert tokens.profile_of(conn, made["token"][:-1]) is None and tokens.are_used(conn)
+        known = tokens.known(conn, made["token"])
+        assert known is not None and known.profile == "board"
+        assert tokens.known(conn, made["token"][:-1]) is None and tokens.are_used(conn)
     _, (listed,) = penstock("token", "list")
     assert (listed["id"], listed["note"], listed["revoked_us"]) == (made["id"], "wall", None)
     assert made["token"] not in json.dumps(listed)
     assert penstock("token", "revoke", made["id"]) == (0, {"revoked": made["id"]})
     assert penstock("token", "revoke", made["id"])[0] == 1
     with Warehouse(folder) as warehouse, warehouse.store.read() as conn:
-        assert tokens.profile_of(conn, made["token"]) is None and tokens.are_used(conn)
+        assert tokens.known(conn, made["token"]) is None and tokens.are_used(conn)

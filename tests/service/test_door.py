@@ -118,7 +118,7 @@ def test_only_by_its_own_name(door: Door) -> None:
 
 
 def test_tokens_may_be_demanded_of_everyone(door: Door) -> None:
-    door.api.tokens_only = True
+    door.api.access.tokens_only = True
     assert ask(door).status_code == 401 and httpx.get(f"{door.url}/metrics").status_code == 401
     key = {"Authorization": f"Bearer {door.token('board')}"}
     assert ask(door, key).is_success and ask(door, key, profile="audit").status_code == 403

@@ -16,7 +16,7 @@ from penstock.service.limits import Limits
 from penstock.store import tokens
 from tests.engine.crashing import Site, make_site
 
-PROFILES = {"default": Profile(), "ops": Profile("ops", requests=True), "board": Profile("board")}
+PROFILES = {"default": Profile(), "ops": Profile("ops", role="operator"), "board": Profile("board")}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_with_tokens_only_some_may_ask(client: TestClient, site: Site) -> None:
     assert client.post("/v1/requests", json=body).status_code == 401
     watching = {"Authorization": f"Bearer {board}"}
     refused = client.post("/v1/requests", json=body, headers=watching)
-    assert refused.status_code == 403 and "requests = true" in refused.json()["detail"]
+    assert refused.status_code == 403 and 'role = "operator"' in refused.json()["detail"]
     assert client.post("/v1/plans", json={"wishes": [body]}, headers=watching).status_code == 200
     working = {"Authorization": f"Bearer {ops}"}
     asked = client.post("/v1/requests", json=body, headers=working)

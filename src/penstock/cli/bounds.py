@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,7 +17,6 @@ from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_war
 from penstock.control.audit import Audit, Margin, audited
 from penstock.control.promises import Void
 from penstock.control.views.health import clock
-from penstock.control.views.recovery import assumed, broken, guarantees
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
@@ -56,22 +53,13 @@ def bounds(
             _verify(project, json)
             return
         with open_warehouse(project) as warehouse:
-            state = warehouse.state()
-            learned = {name: table.cost for name, table in state.tables.items()}
-            graph, declared = warehouse.declared.graph, warehouse.declared.declarations
-            number, policy, cores = (
-                tracks or declared.tracks,
-                declared.config.run.policy,
-                _cores(declared.config.spark),
-            )
-            report, _ = guarantees(graph, learned, number, policy, outage_us=length_us, feeds=state.feeds, cores=cores)
-            found = assumed(graph, learned, number, policy, feeds=state.feeds, cores=cores)
-            violated = broken(state, found, warehouse.clock.now_us())
+            found = warehouse.bounds(length_us, tracks)
+            report, violated, state = found.report, found.violated, found.state
     if json:
         print_json(
             {
                 **asdict(report),
-                "policy": policy,
+                "policy": found.policy,
                 "violated": [asdict(each) for each in violated],
                 "void": {name: asdict(each) for name, each in state.void.items()},
             }
@@ -124,15 +112,6 @@ def _print_audit(audit: Audit, zone: tzinfo) -> None:
         out.print(Text(f"{when}: {said}", style="bold red"))
     if audit.margins and not audit.broken:
         out.print("every promise was kept, or was told to be void before", style="green")
-
-
-def _cores(spark: Mapping[str, object]) -> int | None:
-    """How many cores the updates of a project share; None if they run elsewhere."""
-    master = str(spark.get("master", "local[*]"))
-    if not master.startswith("local"):
-        return None
-    given = re.match(r"local\[(\d+)", master)
-    return int(given[1]) if given else os.cpu_count()
 
 
 def _duration(text: str | None) -> int | None:

@@ -30,7 +30,7 @@ GROUPS = {
     "past": ("versions", "diff"),
     "replicas": ("replicas",),
     "safety": ("backup", "restore", "move", "verify"),
-    "serve": ("serve", "token"),
+    "serve": ("serve", "console", "token"),
 }
 
 

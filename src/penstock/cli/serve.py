@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -34,6 +34,7 @@ token = typer.Typer(help="Who may ask queries over the network, and as which pro
 
 def register(app: typer.Typer) -> None:
     app.command()(serve)
+    app.command()(console)
     app.add_typer(token, name="token")
 
 
@@ -45,13 +46,10 @@ def serve(
 ) -> None:
     """Keep the tables fresh and answer queries over HTTP, in one process."""
     with errors_told(), open_warehouse(project) as warehouse:
+        service = _service()
         try:
-            from penstock.service.serve import NoToken, check_door, served
-        except ModuleNotFoundError as error:
-            raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
-        try:
-            check_door(warehouse, host)
-        except NoToken as error:
+            service.check_door(warehouse, host)
+        except service.NoToken as error:
             if json or not sys.stdin.isatty():
                 raise
             err.print(str(error), markup=False)
@@ -60,15 +58,44 @@ def serve(
             _made(warehouse, DEFAULT, "made by penstock serve")
         with working("Starting Spark"):
             _ = warehouse.spark
-        with served(warehouse, host, port) as (server, runtime):
+        with service.served(warehouse, host, port) as (server, runtime):
             runtime.on_fault = tell_store_fault
             if json:
                 print_json({"url": server.url})
             else:
-                err.print(f"Serving at {server.url} (Ctrl-C stops); {server.url}/openapi.json describes it")
+                err.print(
+                    f"Serving at {server.url} (Ctrl-C stops): the console, and the API that {server.url}/openapi.json describes"
+                )
             server.run()
             stop_on_signals(runtime)  # the server has ended: what runs may still end, unless that is asked for again
             runtime.stop()
+
+
+def console(
+    project: ProjectOption = Path(),
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 for any free one.", min=0, max=65535)] = 8321,
+    json: JsonOption = False,
+) -> None:
+    """Look at the project in a browser, whether or not a process runs it. Nothing is made fresh by that."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        watched = _service().watched
+        with watched(warehouse, host, port) as server:
+            if json:
+                print_json({"url": server.url})
+            else:
+                err.print(f"The console is at {server.url} (Ctrl-C stops)")
+                if not warehouse.has_runner:
+                    err.print("Nobody keeps its tables fresh now; `penstock serve` or `penstock run` does")
+            server.run()
+
+
+def _service() -> Any:
+    try:
+        from penstock.service import serve as service
+    except ModuleNotFoundError as error:
+        raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
+    return service
 
 
 @token.command("add")

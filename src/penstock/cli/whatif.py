@@ -32,24 +32,13 @@ from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
-from penstock.scheduling.policies import DEFAULT
 from penstock.sim.figure import Line, Panel, check_picture, write_chart
 from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.timeline import timeline as timeline_of
 from penstock.sim.timeline import write_timeline
-from penstock.sim.whatif.advice import Advice, advise, compare
-from penstock.sim.whatif.recording import Recording, record
-from penstock.sim.whatif.replay import Changes, Replay, met, parse_changes, weighted
-
-# What is tried if nobody says what: one of each kind that has ever been the best somewhere.
-CANDIDATES = (
-    DEFAULT,
-    "max-benefit",
-    "reserve / max-benefit",
-    "proportional(all, aggressive) / max-benefit / inherit=max",
-    "edf-p",
-    "fifo",
-)
+from penstock.sim.whatif.advice import CANDIDATES, Advice, advise, compare, recorded, too_short
+from penstock.sim.whatif.recording import Recording
+from penstock.sim.whatif.replay import Changes, Replay, parse_changes
 
 
 def register(app: typer.Typer) -> None:
@@ -82,9 +71,9 @@ def simulate_log(
             raise PenstockError(f"--outage {outage}: it begins after the end of the log, which is {length} long")
     count, results = compare(recording, names, counts, parse_seeds(seeds), changes, project, jobs)
     rows = [row for some in watched(results, count) for row in some]
-    advice = advise(rows, declared.policy, keep=_too_short(recording))
+    advice = advise(rows, declared.policy, keep=too_short(recording))
     if json:
-        print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice})
+        print_json({"recorded": recorded(recording), "runs": rows, "advice": advice})
     else:
         _say_world(recording, changes)
         out.print(_runs_table(recording, rows, advice))
@@ -119,9 +108,9 @@ def tune(
         numbers = parse_seeds(seeds)
         count, results = compare(recording, names, counts, numbers, Changes(), project, jobs)
         rows = [row for some in watched(results, count) for row in some]
-        advice = advise(rows, declared.policy, keep=_too_short(recording))
+        advice = advise(rows, declared.policy, keep=too_short(recording))
         if json:
-            print_json({"recorded": _recorded(recording), "runs": rows, "advice": advice, "written": write})
+            print_json({"recorded": recorded(recording), "runs": rows, "advice": advice, "written": write})
         else:
             _say_world(recording, Changes())
             out.print(_grid(rows, counts, advice))
@@ -183,38 +172,8 @@ def timeline(
 
 def read_recording(project: Path) -> Recording:
     """The log of a project, with what is declared now: tables that are new are part of what is tried."""
-    with open_warehouse(project) as warehouse:
-        with working("Reading the log"), warehouse.store.read() as conn:
-            found = record(warehouse.store.events(conn))
-        graph = warehouse.declared.graph
-        now = replace(found.declared, feeds=tuple(graph.feeds.values()), tables=tuple(graph.tables.values()))
-        return replace(found, declared=now)
-
-
-def _too_short(recording: Recording) -> tuple[int, str] | None:
-    if not recording.is_short:
-        return None
-    why = f"{recording.updates} updates on record are too few to tell policies apart: ask again when it has run for longer"
-    return recording.declared.tracks, why
-
-
-def _recorded(recording: Recording) -> Row:
-    return {
-        "policy": recording.declared.policy,
-        "tracks": recording.declared.tracks,
-        "seconds": recording.seconds,
-        "weighted_staleness_s": weighted(recording.freshness),
-        "targets_met": met(recording.freshness),
-        "updates": recording.updates,
-        "failures": recording.failures,
-        "utilisation": _utilisation(recording),
-        "crowding": recording.crowding,
-        "tables": recording.freshness,
-    }
-
-
-def _utilisation(recording: Recording) -> float:
-    return recording.busy_s / max(1e-9, recording.seconds * recording.declared.tracks)
+    with open_warehouse(project) as warehouse, working("Reading the log"):
+        return warehouse.recording()
 
 
 def _say_world(recording: Recording, changes: Changes) -> None:
@@ -251,7 +210,7 @@ def _runs_table(recording: Recording, rows: list[Row], advice: Advice) -> Table:
     shown.add_column("policy", overflow="fold")
     for column in ("tracks", "weighted staleness", "relative lateness", "targets met", "in use", "updates"):
         shown.add_column(column, justify="right", min_width=max(map(len, column.split())))
-    was = _recorded(recording)
+    was = recorded(recording)
     shown.add_row(
         Text(f"as it was: {was['policy']}", style="dim"),
         str(was["tracks"]),

@@ -164,6 +164,8 @@ class TableRetried:
 
     at_us: int
     table: str
+    # Who asked, as far as is known; the same below.
+    by: str = ""
     kind: Literal["table-retried"] = "table-retried"
 
 
@@ -194,6 +196,7 @@ class BackfillRequested:
     deadline_us: int | None = None
     # How much there is to read for it, as the one who asked found: the measure of what it will cost.
     size_bytes: int = 0
+    by: str = ""
     kind: Literal["backfill-requested"] = "backfill-requested"
 
 
@@ -204,6 +207,7 @@ class RequestCancelled:
     at_us: int
     request: int
     table: str
+    by: str = ""
     kind: Literal["request-cancelled"] = "request-cancelled"
 
 
@@ -274,6 +278,7 @@ class FeedPaused:
     at_us: int
     feed: str
     reason: str = ""
+    by: str = ""
     kind: Literal["feed-paused"] = "feed-paused"
 
 
@@ -281,6 +286,7 @@ class FeedPaused:
 class FeedResumed:
     at_us: int
     feed: str
+    by: str = ""
     kind: Literal["feed-resumed"] = "feed-resumed"
 
 

@@ -253,8 +253,8 @@ class ProfileConfig(Strict):
     consistent: bool = True
     stale: Literal["mark", "withhold"] = "mark"
     share: Positive = 1.0
-    # Whether those who have a token of it may ask for backfills, and cancel them.
-    requests: Annotated[bool, Field(strict=True)] = False
+    # Whether those who have a token of it may change something (backfills, pauses, retries), or only look.
+    role: Literal["reader", "operator"] = "reader"
     success: Positive = 1.0
     rejected: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     missed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -21,7 +21,7 @@ def profiles(written: Mapping[str, ProfileConfig]) -> dict[str, Profile]:
         need = STRICT if one.fresh is None and one.lag is None else Freshness(one.fresh, one.lag)
         weights = OutcomeWeights(one.success, one.rejected, one.missed, one.outdated)
         contract = Contract(one.within, need, one.consistent, weights, WhenStale(one.stale))
-        found[name] = Profile(name, contract, one.share, one.requests)
+        found[name] = Profile(name, contract, one.share, one.role)
     return found
 
 

@@ -82,7 +82,7 @@ EFFECTS: Mapping[str, Entry] = {
     "profiles.consistent": _QUERIES,
     "profiles.stale": _QUERIES,
     "profiles.share": _QUERIES,
-    "profiles.requests": Entry("nothing", "who may ask for backfills over HTTP"),
+    "profiles.role": Entry("nothing", "who may change something over HTTP"),
     "profiles.success": _QUERIES,
     "profiles.rejected": _QUERIES,
     "profiles.missed": _QUERIES,

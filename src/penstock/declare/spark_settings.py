@@ -3,6 +3,7 @@ decide, so that a table is the same wherever it is made. The rule is a list of w
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 
@@ -93,3 +94,12 @@ def _in(short: str, names: Mapping[str, object] | tuple[str, ...]) -> str | None
         if short == name or (name.endswith(".") and short.startswith(name)):
             return name
     return None
+
+
+def cores_of(spark: Mapping[str, object]) -> int | None:
+    """How many cores the updates of a project share; None if they run elsewhere."""
+    master = str(spark.get("master", "local[*]"))
+    if not master.startswith("local"):
+        return None
+    given = re.match(r"local\[(\d+)", master)
+    return int(given[1]) if given else os.cpu_count()

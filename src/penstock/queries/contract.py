@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import floor
+from typing import Literal
 
 from penstock.model.time import format_duration
 
@@ -122,6 +123,9 @@ class Contract:
         return None if self.within_us is None else arrived_us + self.within_us
 
 
+Role = Literal["reader", "operator"]
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A user or an application: what its queries need unless they say otherwise, and which part of the capacity for
@@ -130,8 +134,8 @@ class Profile:
     name: str = "default"
     contract: Contract = field(default_factory=Contract)
     share: float = 1.0
-    # Whether it may have partitions made again.
-    requests: bool = False
+    # Whether it may change something, or only look.
+    role: Role = "reader"
 
     def __post_init__(self) -> None:
         if self.share <= 0:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass
 from typing import Any, TypeVar
 
 from anyio import to_thread
@@ -33,9 +33,12 @@ from penstock.engine.external.tell import as_plain
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
+from penstock.service.access import Access
+from penstock.service.console import Console
 from penstock.service.limits import Limits, OneTooMany, OwnName
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
+from penstock.service.pictures import described
 from penstock.service.requests import Backfill, RequestsDoor, Wishes, number_of
 from penstock.service.wire import (
     ARROW,
@@ -49,7 +52,6 @@ from penstock.service.wire import (
     http_error,
     refused,
 )
-from penstock.store import tokens
 
 B = TypeVar("B", bound=BaseModel)
 _LONGEST_WAIT_S = 60.0
@@ -65,9 +67,13 @@ class Api:
     # By which names it may be called; None: by any.
     hosts: frozenset[str] | None = None
     # Whether nobody comes in without a token, even where there is none.
-    tokens_only: bool = False
+    tokens_only: InitVar[bool] = False
     # Whether the loop that keeps the tables fresh is alive.
     is_alive: Callable[[], bool] = lambda: True
+
+    def __post_init__(self, tokens_only: bool) -> None:
+        self.access = Access(self.warehouse.store, self.front.profiles, tokens_only)
+        self.console = Console(self)
 
     def app(self) -> Starlette:
         return Starlette(
@@ -87,6 +93,7 @@ class Api:
                 Route("/v1/requests", self.backfill, methods=["POST"]),
                 Route("/v1/requests/{number}", self.request, methods=["GET"]),
                 Route("/v1/requests/{number}", self.cancel, methods=["DELETE"]),
+                *self.console.routes(),
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/healthz", self.health, methods=["GET"]),
@@ -99,22 +106,7 @@ class Api:
 
     async def _who(self, request: Request) -> str | None:
         """The profile of the token of a request; None where there are no tokens."""
-        header = request.headers.get("authorization", "")
-        kind, _, written = header.partition(" ")
-        profile, used = await to_thread.run_sync(self._known, written.strip() if kind.lower() == "bearer" else "")
-        if used and profile is None:
-            raise Refused(
-                401,
-                "a token is needed: Authorization: Bearer …; `penstock token add` makes one",
-                {"WWW-Authenticate": "Bearer"},
-            )
-        if profile is not None and profile not in self.front.profiles:
-            raise Refused(403, f"this token is of profile `{profile}`, which the project does not have any more")
-        return profile
-
-    def _known(self, written: str) -> tuple[str | None, bool]:
-        with self.warehouse.store.read() as conn:
-            return tokens.profile_of(conn, written), self.tokens_only or tokens.are_used(conn)
+        return (await self.access.caller(request)).profile
 
     def _profile(self, known: str | None, named: str | None) -> str:
         """For whom a query is asked: the profile of the token. Where there are no tokens, the one that it names."""
@@ -130,7 +122,7 @@ class Api:
     async def ask(self, request: Request) -> Response:
         # Nothing is read of who may not ask.
         known = await self._who(request)
-        body = await self._body(request, AskedFor, "a query")
+        body = await self.body(request, AskedFor, "a query")
         profile = self._profile(known, body.profile)
         contract = self._contract(body, profile)
         key = request.headers.get("idempotency-key")
@@ -170,7 +162,7 @@ class Api:
         except (ValueError, OverflowError) as error:
             raise Refused(422, str(error)) from None
 
-    async def _body(self, request: Request, model: type[B], what_is: str) -> B:
+    async def body(self, request: Request, model: type[B], what_is: str) -> B:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             raise Refused(415, f"expected a body of type {JSON}", {"Accept-Post": JSON})
         raw = await self._read(request)
@@ -264,8 +256,7 @@ class Api:
         found = await to_thread.run_sync(
             self.front.looking, lambda state: explain(state, name, now_us, definition.how, waiting)
         )
-        columns = [{"name": one.name, "type": one.type} for one in definition.columns or ()]
-        return JSONResponse({**asdict(found), "columns": columns})
+        return JSONResponse({**asdict(found), **described(self.warehouse.declared, definition)})
 
     # Tables that others make
 
@@ -276,8 +267,8 @@ class Api:
         return JSONResponse({"orders": [as_plain(order, zone) for order in found]})
 
     async def publish(self, request: Request) -> Response:
-        await self._who_may_change(request)
-        body = await self._body(request, Reported, "a report")
+        await self.access.operator(request)
+        body = await self.body(request, Reported, "a report")
         done = await to_thread.run_sync(self._publish, request.path_params["name"], body)
         return JSONResponse(asdict(done), 201)
 
@@ -307,7 +298,7 @@ class Api:
             raise Refused(422, str(error)) from None
 
     async def return_order(self, request: Request) -> Response:
-        await self._who_may_change(request)
+        await self.access.operator(request)
         failed = request.query_params.get("failed")
         try:
             order = await to_thread.run_sync(
@@ -321,7 +312,7 @@ class Api:
 
     async def plan(self, request: Request) -> Response:
         await self._who(request)
-        return JSONResponse(await self._door.plan(await self._body(request, Wishes, "a list of wishes")))
+        return JSONResponse(await self._door.plan(await self.body(request, Wishes, "a list of wishes")))
 
     async def requests(self, request: Request) -> Response:
         await self._who(request)
@@ -332,19 +323,13 @@ class Api:
         return JSONResponse(await self._door.one(number_of(request.path_params["number"])))
 
     async def backfill(self, request: Request) -> Response:
-        await self._who_may_change(request)
-        told = await self._door.ask(await self._body(request, Backfill, "a request"))
+        by = await self.access.operator(request)
+        told = await self._door.ask(await self.body(request, Backfill, "a request"), by.name)
         return JSONResponse(told, 201, {"Location": told["links"]["self"]})
 
     async def cancel(self, request: Request) -> Response:
-        await self._who_may_change(request)
-        return JSONResponse(await self._door.cancel(number_of(request.path_params["number"])))
-
-    async def _who_may_change(self, request: Request) -> None:
-        """Where tokens are used, only profiles of which the project says so cause work."""
-        profile = await self._who(request)
-        if profile is not None and not self.front.profiles[profile].requests:
-            raise Refused(403, f"profile `{profile}` may only look; write `requests = true` under [profiles.{profile}]")
+        by = await self.access.operator(request)
+        return JSONResponse(await self._door.cancel(number_of(request.path_params["number"]), by.name))
 
     @property
     def _door(self) -> RequestsDoor:

@@ -57,21 +57,27 @@ class OwnName:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (wrong := self._wrong(Headers(scope=scope))) is not None:
+        if scope["type"] == "http" and (wrong := self._wrong(Headers(scope=scope), _opens_page(scope))) is not None:
             await wrong(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _wrong(self, headers: Headers) -> Response | None:
+    def _wrong(self, headers: Headers, opens_page: bool) -> Response | None:
         host = headers.get("host", "")
         if self._hosts is not None and name_of(host) not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             return problem(421, f"this server is not {host[:100]!r}; it is called {known} (more names: [serve] hosts)")
         origin = headers.get("origin")
         foreign = origin is not None and origin.partition("://")[2] != host
-        if foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        if foreign or (headers.get("sec-fetch-site") in ("cross-site", "same-site") and not opens_page):
             return problem(403, "pages of other sites may not ask here")
         return None
+
+
+def _opens_page(scope: Scope) -> bool:
+    """Whether somebody follows a link to the console, which itself holds nothing of the warehouse."""
+    mode = Headers(scope=scope).get("sec-fetch-mode")
+    return scope["method"] == "GET" and scope["path"] == "/" and mode == "navigate"
 
 
 def name_of(host: str) -> str:

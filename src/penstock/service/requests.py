@@ -58,15 +58,15 @@ class RequestsDoor:
         )
         return asdict(found)
 
-    async def ask(self, body: Backfill) -> dict[str, Any]:
-        found = await self._told(lambda: self._backfill(body))
+    async def ask(self, body: Backfill, by: str) -> dict[str, Any]:
+        found = await self._told(lambda: self._backfill(body, by))
         here = f"/v1/requests/{found.request.request}"
         return {**asdict(found.request), "running": found.running, "links": {"self": here}}
 
-    def _backfill(self, body: Backfill) -> RequestReceipt:
+    def _backfill(self, body: Backfill, by: str) -> RequestReceipt:
         until = parse_deadline(body.deadline, self.warehouse.clock.now_us(), zone_of(self.warehouse.declared.zone))
         return self.warehouse.backfill(
-            body.table, body.span, reason=body.reason, downstream=body.downstream, deadline_us=until
+            body.table, body.span, reason=body.reason, downstream=body.downstream, deadline_us=until, by=by
         )
 
     async def listed(self) -> dict[str, Any]:
@@ -82,11 +82,11 @@ class RequestsDoor:
                 return asdict(request)
         raise Refused(404, f"there is no request {number}; /v1/requests has those that are remembered")
 
-    async def cancel(self, number: int) -> dict[str, Any]:
+    async def cancel(self, number: int, by: str) -> dict[str, Any]:
         before = await self.one(number)
         if before["finished_us"] is not None:
             raise Refused(409, f"request {number} is {before['stage']}: there is nothing left to cancel")
-        _, after = await self._told(lambda: self.warehouse.cancel(number))
+        _, after = await self._told(lambda: self.warehouse.cancel(number, by=by))
         return asdict(after)
 
     @staticmethod

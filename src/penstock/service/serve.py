@@ -71,11 +71,30 @@ def served(
                 raise broken[0]
         finally:
             server.end()
+            api.console.close()
             front.close()
             runtime.stop()
             if loop.ident is not None:
                 loop.join()
             listener.close()
+
+
+@contextmanager
+def watched(warehouse: Warehouse, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server]:
+    """The pages and the API over what is stored, also while another process runs the project. Spark starts with the first query only."""
+    check_door(warehouse, host)
+    listener = listener_at(host, port)
+    front = warehouse.open_front()
+    serve = warehouse.declared.declarations.config.serve
+    api = Api(warehouse, front, Limits(), names_of(host, serve.hosts), serve.tokens, lambda: warehouse.has_runner)
+    server = server_of(api, listener)
+    try:
+        yield server
+    finally:
+        server.end()
+        api.console.close()
+        front.close()
+        listener.close()
 
 
 def server_of(api: Api, listener: socket.socket) -> Server:

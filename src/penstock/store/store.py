@@ -178,6 +178,33 @@ class Store:
         for number, kind, body in conn.execution_options(yield_per=2000).execute(wanted.order_by(own.number)):
             yield number, kind, json.loads(body)
 
+    def newest(
+        self, conn: Connection, kinds: Iterable[str], before: int | None, limit: int, since: int = 0
+    ) -> list[tuple[int, str, dict[str, Any]]]:
+        """The last events of some kinds with numbers below `before` and above `since`, as plain values, newest first."""
+        own = tables.event.c
+        wanted = select(own.number, own.kind, own.body).where(own.kind.in_(list(kinds)), own.number > since)
+        if before is not None:
+            wanted = wanted.where(own.number < before)
+        rows = conn.execute(wanted.order_by(own.number.desc()).limit(limit))
+        return [(number, kind, json.loads(body)) for number, kind, body in rows]
+
+    def number_at(self, conn: Connection, at_us: int) -> int:
+        """The last event before a time, by halving: so it costs the same whatever the length of the log. Clocks that were set
+        back make it roughly so."""
+        own = tables.event.c
+        low, high = 0, self.last_number(conn)
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = conn.execute(
+                select(own.number, own.at_us).where(own.number <= middle).order_by(own.number.desc()).limit(1)
+            ).first()
+            if found is None or found.at_us < at_us:
+                low = middle
+            else:
+                high = min(middle, found.number) - 1
+        return low
+
     def last_number(self, conn: Connection) -> int:
         return int(conn.execute(select(func.coalesce(func.max(tables.event.c.number), 0))).scalar_one())
 

@@ -46,16 +46,16 @@ def revoke(conn: Connection, identity: str, now_us: int) -> bool:
     return bool(done.rowcount)
 
 
-def profile_of(conn: Connection, written: str) -> str | None:
-    """Whose token it is; None if it is none, or was revoked."""
+def known(conn: Connection, written: str) -> Token | None:
+    """The token that is written so; None if it is none, or was revoked."""
     parts = written.split("_", 2)
     if len(parts) != 3 or parts[0] != PREFIX:
         return None
     own = tables.token.c
-    row = conn.execute(select(own.profile, own.hash).where(own.id == parts[1], own.revoked_us.is_(None))).first()
+    row = conn.execute(select(tables.token).where(own.id == parts[1], own.revoked_us.is_(None))).first()
     if row is None or not secrets.compare_digest(row.hash, _hash(parts[2])):
         return None
-    return str(row.profile)
+    return Token(row.id, row.profile, row.note, row.created_us, None)
 
 
 def are_used(conn: Connection) -> bool:

@@ -43,17 +43,19 @@ class Paused:
     running: bool
 
 
-def pause(warehouse: Definitions, store: Store, state: State, feed: str, reason: str, now_us: int) -> Paused:
+def pause(
+    warehouse: Definitions, store: Store, state: State, feed: str, reason: str, now_us: int, by: str = ""
+) -> Paused:
     was = _paused(warehouse, state, feed)
     if not was or reason:
-        _append(store, FeedPaused(now_us, feed, reason))
+        _append(store, FeedPaused(now_us, feed, reason, by))
     return _told(warehouse, state, feed, True, not was, reason)
 
 
-def resume(warehouse: Definitions, store: Store, state: State, feed: str, now_us: int) -> Paused:
+def resume(warehouse: Definitions, store: Store, state: State, feed: str, now_us: int, by: str = "") -> Paused:
     was = _paused(warehouse, state, feed)
     if was:
-        _append(store, FeedResumed(now_us, feed))
+        _append(store, FeedResumed(now_us, feed, by))
     return _told(warehouse, state, feed, False, was, "")
 
 
@@ -88,7 +90,9 @@ class Retried:
     running: bool
 
 
-def retry(warehouse: Definitions, store: Store, state: State, names: Sequence[str], now_us: int) -> Retried:
+def retry(
+    warehouse: Definitions, store: Store, state: State, names: Sequence[str], now_us: int, by: str = ""
+) -> Retried:
     from penstock.engine.arrivals.intake import UNREAD  # with PyArrow, for which commands that only look need not wait
 
     failed = {name for name, table in state.tables.items() if table.failed or table.retry_at_us is not None}
@@ -99,7 +103,7 @@ def retry(warehouse: Definitions, store: Store, state: State, names: Sequence[st
             )
     tables = [name for name in (names or sorted(failed)) if name in failed]
     files = [found for uri, found in state.quarantine.items() if not names or uri in names]
-    events: list[Event] = [TableRetried(now_us, name) for name in tables]
+    events: list[Event] = [TableRetried(now_us, name, by) for name in tables]
     taken = list(tables)
     refused: list[tuple[str, str]] = []
     with store.write() as conn:

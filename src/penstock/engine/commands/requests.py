@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -87,8 +87,9 @@ class Requesting:
         reason: str = "",
         downstream: bool = True,
         deadline_us: int | None = None,
+        by: str = "",
     ) -> RequestReceipt:
-        event = self._event(state, table, span, now_us, reason, downstream, deadline_us)
+        event = replace(self._event(state, table, span, now_us, reason, downstream, deadline_us), by=by)
         with self.store.write() as conn:
             number = self.store.append(conn, [event])
         with self.store.read() as conn:
@@ -96,7 +97,7 @@ class Requesting:
         found = next(each for each in requests(state) if each.request == number)
         return RequestReceipt(found, state.owner is not None)
 
-    def cancel(self, state: State, number: int, now_us: int) -> tuple[RequestStatus, RequestStatus]:
+    def cancel(self, state: State, number: int, now_us: int, by: str = "") -> tuple[RequestStatus, RequestStatus]:
         """The request before and after."""
         before = {each.request: each for each in requests(state)}.get(number)
         if before is None:
@@ -106,7 +107,7 @@ class Requesting:
             when = format_instant(before.finished_us // 1_000_000 * 1_000_000, self.zone)
             raise PenstockError(f"request {number} is {before.stage} since {when}: there is nothing left to cancel")
         with self.store.write() as conn:
-            self.store.append(conn, [RequestCancelled(now_us, number, before.table)])
+            self.store.append(conn, [RequestCancelled(now_us, number, before.table, by)])
         with self.store.read() as conn:
             state.fold(self.store.events(conn, state.applied))
         return before, next(each for each in requests(state) if each.request == number)

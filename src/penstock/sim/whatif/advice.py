@@ -12,8 +12,17 @@ from penstock.errors import PenstockError
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy
 from penstock.sim.outcome import Row, average, grouped, sweep, told_of
 from penstock.sim.whatif.recording import Crowding, Recording
-from penstock.sim.whatif.replay import Changes, Replay
+from penstock.sim.whatif.replay import Changes, Replay, met, weighted
 
+# What is tried if nobody says what: one of each kind that has ever been the best somewhere.
+CANDIDATES = (
+    DEFAULT,
+    "max-benefit",
+    "reserve / max-benefit",
+    "proportional(all, aggressive) / max-benefit / inherit=max",
+    "edf-p",
+    "fifo",
+)
 # What is as good as the best: a track more must bring more than this part of the staleness, or of the time in target.
 _AS_GOOD = 0.05
 _AS_OFTEN = 0.02
@@ -152,6 +161,30 @@ def advise(rows: Iterable[Row], present: str | None = None, *, keep: tuple[int, 
     for name in (DEFAULT, present):
         chosen = next((t for t in found if (t.policy, t.tracks) == (name, best.tracks) and t.as_good_as(best)), chosen)
     return Advice(chosen.policy, chosen.tracks, chosen.weighted_s, chosen.met, _why(found, chosen))
+
+
+def recorded(recording: Recording) -> Row:
+    """What the log says of the run that it is of, in the words of a replay."""
+    return {
+        "policy": recording.declared.policy,
+        "tracks": recording.declared.tracks,
+        "seconds": recording.seconds,
+        "weighted_staleness_s": weighted(recording.freshness),
+        "targets_met": met(recording.freshness),
+        "updates": recording.updates,
+        "failures": recording.failures,
+        "utilisation": recording.busy_s / max(1e-9, recording.seconds * recording.declared.tracks),
+        "crowding": recording.crowding,
+        "tables": recording.freshness,
+    }
+
+
+def too_short(recording: Recording) -> tuple[int, str] | None:
+    """The tracks to keep, and why, where the log says too little."""
+    if not recording.is_short:
+        return None
+    why = f"{recording.updates} updates on record are too few to tell policies apart: ask again when it has run for longer"
+    return recording.declared.tracks, why
 
 
 def _why(found: Sequence[_Tried], chosen: _Tried) -> str:

@@ -1,0 +1,1 @@
+export const Docs = (_: { name?: string }) => <p>coming</p>

@@ -1,0 +1,1 @@
+export const Health = (_: { name?: string }) => <p>coming</p>

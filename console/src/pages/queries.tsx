@@ -1,0 +1,1 @@
+export const Queries = (_: { name?: string }) => <p>coming</p>

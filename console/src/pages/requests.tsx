@@ -1,0 +1,1 @@
+export const Requests = (_: { name?: string }) => <p>coming</p>

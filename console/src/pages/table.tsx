@@ -1,0 +1,1 @@
+export const TablePage = (_: { name?: string }) => <p>coming</p>

@@ -1,0 +1,1 @@
+export const Time = (_: { name?: string }) => <p>coming</p>

@@ -1,0 +1,1 @@
+export const WhatIf = (_: { name?: string }) => <p>coming</p>
