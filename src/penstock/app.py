@@ -53,6 +53,7 @@ from penstock.engine.upkeep.restore import restore as put_back
 from penstock.engine.upkeep.retention import check_presence
 from penstock.engine.upkeep.verify import Progress, Verified, Verifier, silent
 from penstock.errors import PenstockError
+from penstock.flows.following import Following
 from penstock.model.grain import zone_of
 from penstock.model.partitions import PartitionSet
 from penstock.model.span import parse_span
@@ -79,11 +80,17 @@ if TYPE_CHECKING:
 
 def check(folder: str | Path) -> list[Problem]:
     """Everything that is wrong with a project, without running anything."""
+    return check_with_flows(folder)[0]
+
+
+def check_with_flows(folder: str | Path) -> tuple[list[Problem], dict[str, Following]]:
+    """The same, and how each flow follows what it reads."""
     try:
         declarations = read_project(Path(folder))
     except ProjectError as error:
-        return list(error.problems)
-    return check_project(declarations, _inferred(declarations))[1]
+        return list(error.problems), {}
+    found, problems = check_project(declarations, _inferred(declarations))
+    return problems, found.followings if found is not None else {}
 
 
 def _inferred(declarations: Declarations) -> dict[str, Any]:

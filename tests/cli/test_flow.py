@@ -118,7 +118,10 @@ def test_the_last_run_of_a_flow(project: Write) -> None:
     shown = run(app, ["flow", "show", "sales", *place], env={"COLUMNS": "160"}).output
     assert "1,200     1,180  20 (quarantine)        0.983  0.125 s" in shown
     assert "sold  2.00 s  0.50 s      4 MB    3 MB  memory (kept from an earlier try)" in shown
-    assert "job-7: 2.50 s, 0.50 s of CPU, 20 rows rejected; staged at the most 3 MB in memory, 0 B on disk" in shown
+    assert (
+        "job-7, on all rows: 2.50 s, 0.50 s of CPU, 20 rows rejected; staged at the most 3 MB in memory, 0 B on disk"
+        in shown
+    )
     told = json.loads(run(app, ["flow", "show", "sales", *place, "--json"]).output)
     assert told["activities"][0]["rejected"] == 20 and told["peak_memory_bytes"] == 3_000_000
 

@@ -85,6 +85,9 @@ def random_view(rng: Random, name: str, feeds: list[Feed], above: list[Table]) -
         exact = chosen[0].is_base or chosen[0].exact_time
         same = sources[0].window in (None, (0, 1))
         table = replace(table, exact_time=exact and same and rng.random() < 0.5, foldable=rng.random() < 0.7)
+    elif table.partition == "none" or all(s.window == (0, 1) for s in sources if flows[s.table]):
+        looked_up = tuple(table.name for table in chosen if not flows[table.name])
+        table = replace(table, foldable=Random(name + repr(sources)).random() < 0.6, looked_up=looked_up)
     if grain is not WHOLE and any(flows[t.name] for t in chosen):
         if rng.random() < 0.12 and not table.exact_time and partition not in ("hour",):
             own = Source(name, rng.choice([(-1, 0), (-1, 0), (-2, 0)]))

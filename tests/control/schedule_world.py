@@ -484,7 +484,7 @@ class World:
                 self.count(job, table, graph, start)
                 if not wide and start >= job.edge_us:
                     rows, appended = [], False  # its sources are no longer that far
-                elif table.foldable and piece.need.append:
+                elif graph.folds[table.name] and piece.need.append:
                     self.folded += 1
                     rows, appended = self.fold(job, table, graph, start, piece.need)
                 else:
@@ -545,20 +545,22 @@ class World:
 
     def fold(self, job: Job, table: Table, graph: Graph, start: int, need) -> tuple[list[tuple[int, int]], bool]:
         """Rows of newer files, and rows of older ones that waited for the edge."""
-        (edge,) = graph.into[table.name]
-        required = edge.map.required(PartitionSet((table.grain.hull(start, start + 1),)))
-        rows = [
-            (row.time, row.key)
-            for row in self.contents[edge.source].read(required, job.pin, edge.map.cut(job.edge_us))
-            if row.added >= need.since or row.time >= need.edge_us
-        ]
+        rows, total = [], 0
+        for number, edge in enumerate(graph.into[table.name]):
+            if edge.source not in table.looked_up:
+                required = edge.map.required(PartitionSet((table.grain.hull(start, start + 1),)))
+                found = self.contents[edge.source].read(required, job.pin, edge.map.cut(job.edge_us))
+                new = [(r.time, r.key) for r in found if r.added >= need.since or r.time >= need.edge_us]
+                total += sum(mixed(number, len(table.logic), time, key) for time, key in new)
+                rows += new
         if table.exact_time:
             return made(table, graph, start, lambda _edge, _required: rows), True
         old = self.contents[table.name].at(start, job.pin)
         if not rows:
             return old, False
-        total = sum(mixed(0, len(table.logic), time, key) for time, key in rows) + (old[0][1] if old else 0)
-        return [(row_time(table, start), total & MASK)], False
+        if not old:
+            return self.recompute(job, table, graph, start), False
+        return [(row_time(table, start), (total + old[0][1]) & MASK)], False
 
 
 def row_time(table: Table, start: int) -> int:

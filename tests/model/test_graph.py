@@ -78,7 +78,7 @@ def test_periods_and_priorities() -> None:
 
 def test_what_changes_after_the_fact_and_what_can_be_folded() -> None:
     graph = Graph(
-        [Feed("f")],
+        [Feed("f"), Feed("s", mode="snapshot")],
         [
             base("a", partition="day"),
             Table("hours", "hour", sources=(Source("a", (0, 1)),), foldable=True),
@@ -87,8 +87,12 @@ def test_what_changes_after_the_fact_and_what_can_be_folded() -> None:
             Table("rows", sources=(Source("a"),), foldable=True, exact_time=True),
             Table("means", "day", sources=(Source("days", (-6, 1)),), foldable=True),
             Table("both", "day", sources=(Source("a", (0, 1)), Source("days", (0, 1))), foldable=True),
+            Table("some", "day", sources=(Source("a", (0, 1)), Source("all")), foldable=True, looked_up=("all",)),
+            Table("late", "day", sources=(Source("a", (0, 1)), Source("days")), foldable=True, looked_up=("days",)),
+            base("all", feed="s", partition="none"),
         ],
     )
     # Hours read the whole day around them, the roll-up of all time reads everything: both change as time goes on.
-    assert {name for name, fluid in graph.fluid.items() if fluid} == {"hours", "ever"}
-    assert {name for name, folds in graph.folds.items() if folds} == {"days", "ever", "rows"}
+    assert {name for name, fluid in graph.fluid.items() if fluid} == {"hours", "ever", "late"}
+    folds = {name: set(folds) for name, folds in graph.folds.items() if folds}
+    assert folds == {"days": {"a"}, "ever": {"a"}, "rows": {"a"}, "both": {"a", "days"}, "some": {"a"}}

@@ -21,10 +21,11 @@ from rich.text import Text
 from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES, break_into_subflows, policy_for
+from penstock.flows.frontier import OBJECTIVES, FrontierPoint, chosen, frontier
 from penstock.flows.gathering import gathered, learned
 from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
-from penstock.flows.report import FlowReport, load
+from penstock.flows.report import FlowReport, fact_of, load
 from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging, timetable
 from penstock.sim.figure import check_picture, draw_plan
 
@@ -58,9 +59,15 @@ def print_report(report: FlowReport) -> None:
         )
     out.print(steps)
     out.print(
-        f"{report.job}: {report.seconds:.2f} s, {report.cpu_s:.2f} s of CPU, {report.rejected:,} rows rejected; staged at the "
-        f"most {size(report.peak_memory_bytes)} in memory, {size(report.peak_disk_bytes)} on disk"
+        f"{report.job}, on {report.extent}: {report.seconds:.2f} s, {report.cpu_s:.2f} s of CPU, {report.rejected:,} rows rejected; staged at the "
+        f"most {size(report.peak_memory_bytes)} in memory, {size(report.peak_disk_bytes)} on disk, on average "
+        f"{size(report.average_memory_bytes)} in memory"
     )
+    if report.predicted_s:
+        out.print(
+            f"its plan said: {report.predicted_s:.2f} s, {report.predicted_cpu_s:.2f} s of CPU, at the most "
+            f"{size(report.predicted_peak_bytes)} in memory"
+        )
 
 
 def size(bytes_: float) -> str:
@@ -91,6 +98,9 @@ def plan(
         float | None, typer.Option(help="MB of memory for what is staged; the rest goes to disk.")
     ] = None,
     order: Annotated[str, typer.Option(help=f"Of the steps: {', '.join(ORDERS)}.")] = LEAST_PEAK,
+    objective: Annotated[
+        str | None, typer.Option(help=f"Take the way to run that is best for this: {', '.join(OBJECTIVES)}.")
+    ] = None,
     slots: Annotated[int, typer.Option(help="How many steps may run at once.", min=1)] = 4,
     scale: Annotated[float, typer.Option(help="Size of an example's data: the scale factor of TPC-H.", min=0)] = 1.0,
     selectivity: Annotated[
@@ -107,16 +117,24 @@ def plan(
         if plot is not None:
             check_picture(plot)
         graph = _graph(name, project, scale, selectivity)
-        found = plan_staging(graph, memory * 1e6 if memory is not None else None, order=order)
+        if objective not in (None, *OBJECTIVES):
+            raise FlowError(f"there is no objective {objective!r}; known are {', '.join(OBJECTIVES)}")
+        most = memory * 1e6 if memory is not None else None
+        ways = frontier(graph, slots, most, order)
+        taken = chosen(ways, objective) if objective is not None else None
+        found = taken.plan if taken is not None else plan_staging(graph, most, order=order)
+        limit = taken.limit_bytes if taken is not None else None
         if json:
-            print_json(_plain(graph, found, slots, theta))
+            print_json({**_plain(graph, found, slots, theta, limit), "frontier": [_way(each) for each in ways]})
         else:
             out.print(_strata_table(graph, theta))
             out.print()
-            out.print(_steps_table(found, slots))
+            out.print(_steps_table(found, slots, limit))
             _summary(found)
+            told = (f"{each.time_us / 1e6:.3g} s holding {size(each.peak_bytes)}" for each in ways)
+            out.print(f"ways to run, in {slots} slots: {'; '.join(told)}", soft_wrap=True)
         if plot is not None:
-            draw_plan(plot, graph, found, slots)
+            draw_plan(plot, graph, found, slots, ways, taken)
             err.print(f"written to {plot}")
 
 
@@ -126,7 +144,7 @@ def show(
     project: ProjectOption = Path(),
     json: JsonOption = False,
 ) -> None:
-    """Print the last run of a flow: rows of each activity, time and memory of each step."""
+    """Print how a flow follows what it reads, and its last run: rows of each activity, time and memory of each step."""
     with errors_told(), open_warehouse(project) as warehouse:
         flows = _flows(warehouse)
         if name not in flows:
@@ -134,12 +152,20 @@ def show(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise FlowError(f"there is no flow {name!r} in this project{hint}; it has {', '.join(flows) or 'none'}")
         with warehouse.store.read() as conn:
-            measured = warehouse.store.fact(conn, f"flow {name}")
+            measured = warehouse.store.fact(conn, fact_of(name))
+        follows = warehouse.declared.followings.get(name)
+        if json:
+            if measured is None:
+                raise FlowError(f"flow {name!r} has not run yet: type `penstock run`")
+            print_json({**loads(measured), "follows": follows.words if follows is not None else None})
+            return
+        if follows is not None:
+            out.print(follows.words, markup=False, soft_wrap=True)
+            for each in follows.forced[1:]:
+                out.print(f"and {each}", markup=False, soft_wrap=True)
+            out.print()
         if measured is None:
             raise FlowError(f"flow {name!r} has not run yet: type `penstock run`")
-        if json:
-            print_json(loads(measured))
-            return
         print_report(load(loads(measured)))
 
 
@@ -151,7 +177,7 @@ def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGra
             flows = _flows(warehouse)
             if name in flows:
                 with warehouse.store.read() as conn:
-                    measured = warehouse.store.fact(conn, f"flow {name}")
+                    measured = warehouse.store.fact(conn, fact_of(name))
                 if not measured:
                     err.print(f"{name} has not run yet: rows are assumed, a million from each source", style="yellow")
                     return gathered(flows[name]).graph()
@@ -184,7 +210,11 @@ def _strata_table(graph: FlowGraph, theta: int) -> Table:
     return table
 
 
-def _steps_table(found: StagingPlan, slots: int) -> Table:
+def _way(point: FrontierPoint) -> dict[str, float]:
+    return {"time_us": point.time_us, "peak_bytes": point.peak_bytes, "disk_bytes": point.plan.disk_bytes}
+
+
+def _steps_table(found: StagingPlan, slots: int, limit: float | None) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column, side in (
         ("step", "left"),
@@ -197,7 +227,7 @@ def _steps_table(found: StagingPlan, slots: int) -> Table:
         ("held", "right"),
     ):
         table.add_column(column, justify=side)  # type: ignore[arg-type]
-    for turn in timetable(found, slots):
+    for turn in timetable(found, slots, limit):
         step = turn.step
         staged = []
         for one in step.stages:
@@ -230,9 +260,9 @@ def _summary(found: StagingPlan) -> None:
     out.print(f"work: [bold]{found.cost_us / 1e6:.3g} s[/], {saved:.0%} less than computing each target on its own")
 
 
-def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int) -> dict[str, Any]:
+def _plain(graph: FlowGraph, found: StagingPlan, slots: int, theta: int, limit: float | None) -> dict[str, Any]:
     strata = break_into_subflows(graph).strata
-    times = {turn.step.name: turn for turn in timetable(found, slots)}
+    times = {turn.step.name: turn for turn in timetable(found, slots, limit)}
     steps = []
     for step in found.steps:
         row = asdict(step)

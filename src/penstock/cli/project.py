@@ -35,19 +35,22 @@ def init(
 
 def check(project: ProjectOption = Path(), json: JsonOption = False) -> None:
     """Find what is wrong with the project before anything runs."""
-    from penstock.app import check as check_folder
+    from penstock.app import check_with_flows
 
     with errors_told():
-        problems = check_folder(project)
+        problems, flows = check_with_flows(project)
         wrong = [problem for problem in problems if problem.severity == "error"]
         if json:
-            print_json({"ok": not wrong, "problems": [asdict(problem) for problem in problems]})
+            how = {name: following.words for name, following in flows.items()}
+            print_json({"ok": not wrong, "problems": [asdict(problem) for problem in problems], "flows": how})
         elif problems:
             for problem in problems:
                 colour = "red" if problem.severity == "error" else "yellow"
                 out.print(f"[bold {colour}]{problem.severity}[/] [bold]{problem.where}[/]", end=" ")
                 out.print(problem.message, markup=False, soft_wrap=True)
         if not wrong and not json:
+            for name, following in flows.items():
+                out.print(f"flow {name}: {following.words}", markup=False, soft_wrap=True)
             out.print("[green]ok[/]: the project can run")
         if wrong:
             raise typer.Exit(1)

@@ -58,7 +58,7 @@ _PLAIN = (
     "anew",
     "emptied",
 )
-_NAMES = ("propagate", "optional", "required")
+_NAMES = ("propagate", "optional", "required", "looked_up")
 # The numbers of each part, and of the state itself.
 _COUNTERS = {
     "": ("now_us", "owner"),

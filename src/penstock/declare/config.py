@@ -20,9 +20,11 @@ from penstock.declare.spark_settings import refused
 from penstock.declare.validate import Flaw, validate
 from penstock.declare.values import (
     Absent,
+    Bytes,
     Count,
     Data,
     Duration,
+    FlowOrder,
     Folder,
     Name,
     Option,
@@ -40,6 +42,8 @@ from penstock.declare.values import (
     Webhook,
     Zone,
 )
+from penstock.flows.frontier import Running
+from penstock.flows.ordering import LEAST_PEAK
 from penstock.scheduling.policies import DEFAULT
 
 # Policies of a project's own: `policies.py` beside penstock.toml (or beside a scenario), imported before names of policies
@@ -215,6 +219,21 @@ class RunConfig(Strict):
     driver_bytes: Annotated[int, Field(ge=0, le=1 << 30, strict=True)] = 8 << 20
 
 
+class FlowsConfig(Strict):
+    """How flows run."""
+
+    objective: Literal["time", "memory", "balanced"] = "time"
+    # Of what is staged, for all flows that run at the same time. None: half of what Spark has for storage.
+    memory: Bytes | None = None
+    # Steps of a flow that may run at the same time. None: as many as Spark has cores.
+    slots: Count | None = None
+    order: FlowOrder = LEAST_PEAK
+
+    @property
+    def running(self) -> Running:
+        return Running(self.objective, self.memory, self.slots, self.order)
+
+
 class QueriesConfig(Strict):
     """How queries are answered."""
 
@@ -268,6 +287,7 @@ class ProjectConfig(Strict):
     storage: StorageConfig = StorageConfig()
     store: StoreConfig = StoreConfig()
     run: RunConfig = RunConfig()
+    flows: FlowsConfig = FlowsConfig()
     queries: QueriesConfig = QueriesConfig()
     serve: ServeConfig = ServeConfig()
     profiles: dict[Name, ProfileConfig] = Field(default_factory=dict)

@@ -17,10 +17,12 @@ from penstock.declare.api import FeedDeclaration, TableDeclaration, function_fin
 from penstock.declare.check_feeds import columns_of, time_problems
 from penstock.declare.check_names import CONTEXT
 from penstock.declare.definition import Definition, aligned, exact_time, foldable_view, schema_of, shape_of
-from penstock.declare.flow_check import check_flow, known_schema, with_unknown
+from penstock.declare.flow_check import SparkSql, check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.source_partitions import Placing, place
 from penstock.declare.sql.view import Rowwise, Shape, SqlProblem, View, analyse
+from penstock.flows.description import TypedFlow
+from penstock.flows.following import Following, follow
 from penstock.model.grain import MONTHS, WHOLE, Calendar, Fixed, clock_offset_us
 from penstock.model.relations import SAME
 from penstock.model.schema import Schema, ddl
@@ -143,6 +145,7 @@ class Definer:
         if feed is not None:
             known = dict.fromkeys(declaration.flow.sources, self.feed_schemas.get(feed))
         flow, problems = check_flow(declaration.flow, known, declaration)
+        following = self._following(flow, table, done) if feed is None else None
         if table.leader is None:  # else they were told of the leader
             self.problems.extend(problems)
         logic = f"{declaration.flow.fingerprint}:{declaration.config.code_version or ''}"
@@ -150,11 +153,28 @@ class Definer:
         columns = flow.columns(declaration.name)
         return replace(
             definition,
-            table=replace(table, logic=logic, chop=chop),
+            table=replace(
+                table,
+                logic=logic,
+                chop=chop,
+                foldable=bool(following),
+                looked_up=tuple(s.table for s in table.sources if following and s.table not in following.sources),
+            ),
             flow=flow,
+            following=following,
             schema=known_schema(columns),
             columns=shape_of(columns),
         )
+
+    def _following(self, flow: TypedFlow, table: Table, done: Mapping[str, Definition]) -> Following:
+        timed = [source for source in table.sources if source.waits and self._has_edge(source.table, done)]
+        alike = [s.table for s in timed if table.grain is WHOLE or s.window == (SAME.low, SAME.high)]
+        others = {
+            source.table: "more of its rows are read as time goes on, by partitions that are there"
+            for source in timed
+            if source.table not in alike
+        }
+        return follow(flow, SparkSql(partitioned=table.grain is not WHOLE), alike, others)
 
     def _base(self, definition: Definition) -> Definition:
         declaration, table = definition.declaration, definition.table

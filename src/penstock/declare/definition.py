@@ -11,6 +11,7 @@ from penstock.declare.source_partitions import Placing
 from penstock.declare.sql.view import AggregateWay, OutputColumn, Rowwise, Shape, View
 from penstock.flows.activities import UNKNOWN
 from penstock.flows.description import TypedFlow, parameters
+from penstock.flows.following import Following
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.model.relations import SAME
@@ -35,6 +36,7 @@ class Definition:
     restated: bool = False
     # The flow that makes it, perhaps with other tables, and the columns at each of its steps.
     flow: TypedFlow | None = None
+    following: Following | None = None
     # Whether it is proved that a partition reads all that its rows can come from, and that it then has no other rows.
     placed: bool = False
     in_place: bool = False
@@ -53,12 +55,21 @@ class Definition:
         if self.table.external:
             return "by others" + (", when they get a work order" if self.table.sources else ", of their own accord")
         if self.flow is not None:
-            return f"by the flow {self.flow.flow.name}, together with all tables of it"
+            how = f"{self.following.words}, " if self.following is not None else ""
+            return f"{how}by the flow {self.flow.flow.name}, together with all tables of it"
         if self.view is None:
             return "full: a Python function, whose partitions are computed again from all their rows"
         if isinstance(self.view.how, Rowwise | AggregateWay) and not self.table.foldable:
             return "full: its source is not read partition by partition"
         return self.view.how.why
+
+    @property
+    def state(self) -> Schema:
+        """Columns in its files that nobody sees: what folding needs."""
+        if self.following is not None:
+            return self.following.state(self.name)
+        how = self.view.how if self.view is not None else None
+        return how.state if isinstance(how, AggregateWay) and self.table.foldable else ()
 
     @property
     def asks_for(self) -> str | None:
@@ -97,6 +108,12 @@ class Definitions:
     @property
     def zone(self) -> str:
         return self.declarations.config.zone
+
+    @property
+    def followings(self) -> dict[str, Following]:
+        """How each flow follows what it reads."""
+        each = self.definitions.values()
+        return {d.flow.flow.name: d.following for d in each if d.flow is not None and d.following is not None}
 
 
 def schema_of(view: View) -> Schema | None:

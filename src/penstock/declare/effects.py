@@ -37,6 +37,7 @@ class Entry(NamedTuple):
 _SCHEDULING = Entry("nothing", "from now on it decides when updates run")
 _SERVE = Entry("nothing", "from the next start of `penstock serve` on it decides who may ask")
 _QUERIES = Entry("nothing", "from now on it decides how queries are answered")
+_FLOWS = Entry("nothing", "from now on it decides how flows run; their rows are the same")
 _VERSIONS = Entry("comes", "old versions that need not be kept go with the next upkeep")
 _FILES_AGAIN = Entry("anew", "its files are read again")
 _EDGE = Entry(
@@ -62,6 +63,10 @@ EFFECTS: Mapping[str, Entry] = {
     "run.policy": _SCHEDULING,
     "run.grace": Entry("nothing", "how long running updates may go on after the process is asked to stop"),
     "run.driver_bytes": Entry("nothing", "files that are written from now on hold the same, whoever writes them"),
+    "flows.objective": _FLOWS,
+    "flows.memory": _FLOWS,
+    "flows.slots": _FLOWS,
+    "flows.order": _FLOWS,
     "queries.policy": _QUERIES,
     "queries.lanes": _QUERIES,
     "queries.functions": _QUERIES,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.declare.api import Author, Function, TableDeclaration, author_of_call, function_fingerprint
-from penstock.declare.config import TableConfig
+from penstock.declare.config import FlowsConfig, TableConfig
 from penstock.declare.problems import Location
 from penstock.declare.validate import validate
 from penstock.errors import PenstockError
@@ -58,8 +58,11 @@ from penstock.flows.activities import (
 from penstock.flows.activities.checks import Literal as Value
 from penstock.flows.activities.combine import How
 from penstock.flows.description import Flow, FlowSource, FlowStep, Target
+from penstock.flows.frontier import Running
 
 Names = str | Sequence[str]
+# Settings that say how a table is cut into partitions, and what follows from that.
+_OF_PARTITIONS = {"partition", "time", "sources", "update", "chop"}
 
 
 class FlowProblem(PenstockError):
@@ -300,6 +303,7 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
     if not inspect.isfunction(function):
         raise TypeError(f"@flow is written above a function, not above {type(function).__name__}")
     name = settings.pop("name", None) or function.__name__
+    running = _running(name, settings)
     sketch = _Sketch(function.__code__.co_filename)
     begins = function.__code__.co_firstlineno
     sources = [_Node(FlowSource(parameter), (), begins) for parameter in inspect.signature(function).parameters]
@@ -308,7 +312,7 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
     targets = [node for node in sketch.nodes if isinstance(node.does, Target)]
     if not targets:
         raise FlowProblem(f'flow `{name}` has no target; write .into("table") behind the rows that are to be kept')
-    described = Flow(name, tuple(_steps(sketch, name)))
+    described = Flow(name, tuple(_steps(sketch, name)), running)
     description = inspect.getdoc(function) or ""
     tables = []
     for node in targets:
@@ -318,7 +322,11 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
             raise FlowProblem(
                 f"into({node.does.table!r}, {shared[0]}=…): all targets of a flow have this in common; write it in @flow"
             )
-        checked = validate(TableConfig, {**settings, **node.settings})
+        common = settings
+        if isinstance(node.inputs[0].does, NewKeys):
+            # Keys are those of all rows, whatever partition these are in.
+            common = {name: value for name, value in settings.items() if name not in _OF_PARTITIONS}
+        checked = validate(TableConfig, {**common, **node.settings})
         table = TableDeclaration(
             node.does.table,
             checked.value,
@@ -330,6 +338,21 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
         )
         tables.append(author.keep(table))
     return FlowDeclaration(described, tuple(tables))
+
+
+def _running(flow: str, settings: dict[str, Any]) -> Running:
+    """How a flow says that it is to run: those settings are its own, not those of its tables."""
+    given = {key: settings.pop(key) for key in FlowsConfig.model_fields if key in settings}
+    checked = validate(FlowsConfig, given)
+    if checked.flaws:
+        raise FlowProblem("; ".join(f"flow `{flow}`, {'.'.join(f.keys)}: {f.message}" for f in checked.flaws))
+    found = checked.value
+    return Running(
+        found.objective if "objective" in given else None,
+        found.memory,
+        found.slots,
+        found.order if "order" in given else None,
+    )
 
 
 def _steps(sketch: _Sketch, flow: str) -> Iterator[FlowStep]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.problems import Location, Problem
-from penstock.declare.sql.view import SqlProblem, View, analyse
-from penstock.flows.activities import UNKNOWN, Activity, Difference, NewKeys, Typed, Wrong
+from penstock.declare.sql.facts import quoted
+from penstock.declare.sql.view import AggregateWay, SqlProblem, View, analyse
+from penstock.flows.activities import UNKNOWN, Activity, AttachKey, Difference, NewKeys, Typed, Wrong
+from penstock.flows.activities.base import Groups
 from penstock.flows.description import Flow, Target, TypedFlow, typed
 from penstock.flows.snapshots import NoSnapshots, of_every_snapshot
 from penstock.model.schema import Column, Schema
@@ -54,6 +56,20 @@ class SparkSql:
         type_ = found.type or (PARAMETER_TYPE if expression.strip().lower() in _PARAMETERS else UNKNOWN)
         reads = frozenset(column for _, column in found.origins)
         return Typed(type_, reads, bool(grouped), frozenset(bare), window)
+
+    def groups(self, by: Sequence[str], expressions: Sequence[tuple[str, str]], columns: Schema) -> Groups:
+        known = {_ROWS: [_Known(column.name, None if column.type == UNKNOWN else column.type) for column in columns]}
+        keys = [quoted(name) for name in by]
+        items = ", ".join((*keys, *(f"{expression} AS {quoted(name)}" for name, expression in expressions)))
+        query = f"SELECT {items} FROM {_ROWS}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
+        try:
+            how = analyse(query, known, time=None, file="flow").how
+        except SqlProblem as error:
+            raise Wrong(str(error)) from None
+        if not isinstance(how, AggregateWay):
+            raise Wrong(how.why.removeprefix("full: "))
+        merged = tuple(pair for pair in how.merged if pair[0] not in how.keys)
+        return Groups(how.keys, how.partial, merged, how.state)
 
     def _possible(self, expression: str, view: View, nodes: list[exp.Expr], window: bool) -> None:
         from sqlglot import exp
@@ -102,11 +118,11 @@ def check_flow(
 
 
 def _history(flow: Flow, declaration: TableDeclaration) -> Iterator[Problem]:
-    """What looks at everything that came, or is loaded, needs it as a whole."""
+    """What looks at everything that came needs it as a whole. Keys are found whatever partition a row is in."""
     if declaration.config.partition == "none" or "partition" in declaration.broken:
         return
     for step in flow.steps:
-        if isinstance(step.does, Activity) and step.does.of_all:
+        if isinstance(step.does, Activity) and step.does.of_all and not isinstance(step.does, NewKeys | AttachKey):
             message = f"flow `{flow.name}`, {step.name}: it looks at all that came, so the flow cannot have partitions"
             yield Problem(Location(declaration.where.file, step.line), f"{message}; leave out `partition`")
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from penstock.declare.problems import did_you_mean
+from penstock.flows.ordering import ORDERS
 from penstock.model.grain import parse_grain, zone_of
 from penstock.model.time import parse_duration
 from penstock.model.timetable import parse_timetable
@@ -186,6 +187,22 @@ def _plain(value: Any) -> Any:
     raise ValueError(f"{value!r} cannot be an option; expected a text, a whole number, true or false")
 
 
+def _bytes(value: Any) -> Any:
+    """`500MB`, `2GB`: powers of ten."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([kMGT]?B)", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f'{value!r} is no size; expected "500MB" or "2GB"')
+    return int(float(found[1]) * 1000 ** ("B", "kB", "MB", "GB", "TB").index(found[2]))
+
+
+def _flow_order(value: Any) -> Any:
+    if value not in ORDERS:
+        raise ValueError(f"{value!r} is no order of the steps of a flow; known are {', '.join(ORDERS)}")
+    return value
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes)]
+FlowOrder = Annotated[str, BeforeValidator(_flow_order)]
 Duration = Annotated[int, BeforeValidator(_duration)]
 Period = Annotated[int, BeforeValidator(_duration), Field(gt=0)]
 Partition = Annotated[str, BeforeValidator(_partition)]

@@ -25,6 +25,9 @@ class Rates:
     cache_write_us: float = 0.004
     cache_read_us: float = 0.001
     file_read_us: float = 0.003
+    # What disk takes more than memory.
+    disk_write_us: float = 0.004
+    disk_read_us: float = 0.002
 
     def write(self, place_is_cache: bool) -> float:
         return self.cache_write_us if place_is_cache else 0.0  # a target is written anyway
@@ -67,6 +70,13 @@ def choose_stages(graph: FlowGraph, rates: Rates = RATES, effort: int = EXHAUSTI
         if worth.total(stages) < cost:
             best, cost = stages, worth.total(stages)
     return StagingChoice(best, cost, plain)
+
+
+def nothing_staged(graph: FlowGraph, rates: Rates = RATES) -> StagingChoice:
+    """Nothing but targets that are read: those are written anyway."""
+    fixed = {name: name for name in graph.targets if graph.consumers[name]}
+    plain = _Worth(graph, rates).total(fixed)
+    return StagingChoice(fixed, plain, plain)
 
 
 def _picked(options: Mapping[str, tuple[str | None, ...]], picks: tuple[str | None, ...]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from penstock.flows.activities import UNKNOWN, Activity, Aggregate, Check, Gather, Shape, Sql, Wrong
+from penstock.flows.frontier import ANYHOW, Running
 from penstock.flows.graph import FlowGraph, Node, NodeKind
 from penstock.model.schema import Schema
 
@@ -52,6 +53,8 @@ class Flow:
 
     name: str
     steps: tuple[FlowStep, ...]
+    # How it is to run; its rows are the same however it does.
+    running: Running = ANYHOW
 
     @cached_property
     def by_name(self) -> dict[str, FlowStep]:
@@ -210,6 +213,7 @@ def _node(step: FlowStep, shape: Shape | None, rows: Mapping[str, float]) -> Nod
         NodeKind.ACTIVITY,
         step.does.blocking,
         selectivity=selectivity,
+        looks_up=step.does.looks_up,
         cost_per_row_us=cost,
         columns=given,
         reads=reads,

@@ -14,7 +14,7 @@ from penstock.flows.activities import Aggregate, Gather, GroupPart, Shape
 from penstock.flows.activities.group import SET
 from penstock.flows.description import FlowSource, FlowStep, TypedFlow
 from penstock.flows.graph import FlowGraph, Node, NodeKind
-from penstock.flows.report import FlowReport
+from penstock.flows.report import FlowReport, StepRun
 from penstock.model.schema import Column
 
 # With fewer aggregates there is little to gain.
@@ -92,10 +92,29 @@ def _gather(typed: TypedFlow, name: str, provider: str, members: list[FlowStep])
 # Better estimates from what a run measured.
 
 
+# With fewer, what a run takes is not that of the rows.
+ENOUGH_ROWS = 20_000
+
+
+def _measured(node: Node, step: StepRun) -> Node:
+    """A node with the bytes that its staged columns took."""
+    columns = frozenset(step.staged_columns) or node.columns
+    expected = node.width(columns) * step.staged_rows
+    if not expected:
+        return node
+    share = step.staged_bytes / expected
+    if not node.columns:
+        return replace(node, bytes_per_row=node.bytes_per_row * share)
+    widths = tuple((name, node.width((name,)) * (share if name in columns else 1.0)) for name in sorted(node.columns))
+    return replace(node, column_bytes=widths)
+
+
 def learned(graph: FlowGraph, report: FlowReport, rows: Mapping[str, float] | None = None) -> FlowGraph:
-    """The graph with the selectivities of a run of the same flow. Sources have the rows that are known now, else those
+    """The graph with what a run of the same flow measured: selectivities, and, where there were enough rows to tell, CPU and
+    bytes for a row. Sources have the rows that are known now, else those
     of the run. Activities that the run did not have, or that got no rows, stay as they are."""
     runs = {run.name: run for run in report.activities}
+    staged = {step.name: step for step in report.steps if step.staged_bytes}
     known = rows or {}
 
     def better(node: Node) -> Node:
@@ -108,7 +127,13 @@ def learned(graph: FlowGraph, report: FlowReport, rows: Mapping[str, float] | No
             given = next((consumer.rows_in for consumer in alone if consumer is not None), None)
             return node if given is None else replace(node, rows=float(given))
         if node.kind is NodeKind.ACTIVITY and run is not None and run.selectivity is not None:
-            return replace(node, selectivity=run.selectivity)
+            node = replace(node, selectivity=run.selectivity)
+            one_input = len(graph.providers[node.name]) == 1
+            if one_input and run.rows_in >= ENOUGH_ROWS and run.cpu_s > 0:
+                node = replace(node, cost_per_row_us=run.cpu_s * 1e6 / run.rows_in)
+        step = staged.get(node.name)
+        if step is not None and step.staged_rows >= ENOUGH_ROWS:
+            node = _measured(node, step)
         return node
 
     return FlowGraph(tuple(better(node) for node in graph.nodes), graph.edges, graph.name)

@@ -42,6 +42,7 @@ class Node:
     blocking: bool = False  # gives its first row only after it has all of its input: sort, aggregate, sort-merge join
     rows: float = 1_000_000.0  # of a source
     selectivity: float = 1.0  # rows out over rows in, all inputs together
+    looks_up: bool = False  # only the rows of its first input go on; the others are looked at
     cost_per_row_us: float = 1.0  # for each row in; for a source, to read it
     columns: frozenset[str] = frozenset()
     reads: frozenset[str] | None = None
@@ -160,9 +161,10 @@ class FlowGraph:
         for name in self.order:
             node = self[name]
             taken = sum(found[provider] for provider in self.providers[name])
+            going = found[self.providers[name][0]] if node.looks_up and self.providers[name] else taken
             found[name] = {
                 NodeKind.SOURCE: node.rows,
-                NodeKind.ACTIVITY: taken * node.selectivity,
+                NodeKind.ACTIVITY: going * node.selectivity,
                 NodeKind.TARGET: taken,
             }[node.kind]
         return found

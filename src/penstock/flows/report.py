@@ -6,6 +6,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+# Which rows a run works on: all, or of sources that grow only what is new.
+ALL, NEW, MIXED = "all rows", "new rows", "all rows of some partitions and new rows of others"
+
+
+def fact_of(flow: str, extent: str = "") -> str:
+    """By which name the store knows the last run of a flow; or the last of those on all rows, or on new rows."""
+    return f"flow {flow}{f' on {extent}' if extent else ''}"
+
 
 @dataclass(frozen=True)
 class ActivityRun:
@@ -34,6 +42,9 @@ class StepRun:
     place: str | None = None  # where its rows are staged
     staged_bytes: int = 0
     reused: bool = False  # kept from an earlier try
+    # What was staged: so many rows, of these columns (none: all).
+    staged_rows: int = 0
+    staged_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,14 @@ class FlowReport:
     # Of staged intermediates, at the same time, at the most: as sampled.
     peak_memory_bytes: int = 0
     peak_disk_bytes: int = 0
+    # Which rows of its sources it worked on.
+    extent: str = ALL
+    # Of what is staged in memory, on average over the run.
+    average_memory_bytes: float = 0.0
+    # What its plan said: of the frontier's point that was taken.
+    predicted_s: float = 0.0
+    predicted_cpu_s: float = 0.0
+    predicted_peak_bytes: float = 0.0
 
     @property
     def rejected(self) -> int:
@@ -75,7 +94,9 @@ def load(data: dict[str, Any]) -> FlowReport:
         **{
             **data,
             "activities": tuple(ActivityRun(**each) for each in data["activities"]),
-            "steps": tuple(StepRun(**each) for each in data["steps"]),
+            "steps": tuple(
+                StepRun(**{**each, "staged_columns": tuple(each.get("staged_columns", ()))}) for each in data["steps"]
+            ),
         }
     )
 
@@ -101,6 +122,12 @@ def total(reports: Iterable[FlowReport]) -> FlowReport:
         tuple(steps.values()),
         max(report.peak_memory_bytes for report in reports),
         max(report.peak_disk_bytes for report in reports),
+        reports[0].extent if len({report.extent for report in reports}) == 1 else MIXED,
+        sum(report.average_memory_bytes * report.seconds for report in reports)
+        / (sum(report.seconds for report in reports) or 1.0),
+        sum(report.predicted_s for report in reports),
+        sum(report.predicted_cpu_s for report in reports),
+        max(report.predicted_peak_bytes for report in reports),
     )
 
 
@@ -122,5 +149,6 @@ def _then(before: StepRun, step: StepRun) -> StepRun:
         shuffle_bytes=before.shuffle_bytes + step.shuffle_bytes,
         place=step.place or before.place,
         staged_bytes=max(before.staged_bytes, step.staged_bytes),
+        staged_rows=max(before.staged_rows, step.staged_rows),
         reused=before.reused or step.reused,
     )

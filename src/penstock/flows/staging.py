@@ -24,7 +24,7 @@ from enum import Enum
 from functools import cached_property
 from heapq import heappop, heappush
 
-from penstock.flows.choice import RATES, Rates, Stages, choose_stages, staged_columns
+from penstock.flows.choice import RATES, Rates, Stages, choose_stages, nothing_staged, staged_columns
 from penstock.flows.graph import FlowGraph, NodeKind, topological
 from penstock.flows.ordering import (
     LEAST_PEAK,
@@ -88,6 +88,11 @@ class StagingPlan:
         return {staged.node: staged for step in self.steps for staged in step.stages}
 
     @cached_property
+    def memory_bytes(self) -> float:
+        """Staged in memory, all together."""
+        return sum(_in_memory(staged) for staged in self.staged.values())
+
+    @cached_property
     def by_name(self) -> dict[str, Step]:
         return {step.name: step for step in self.steps}
 
@@ -98,10 +103,11 @@ def plan_staging(
     rates: Rates = RATES,
     effort: int = SEARCH_EFFORT,
     order: str = LEAST_PEAK,
+    staged: bool = True,
 ) -> StagingPlan:
     """What to stage is decided by cost, the order by the peak (or as an operator policy would order the steps); what does
-    not fit `memory_bytes` goes to disk."""
-    choice = choose_stages(graph, rates)
+    not fit `memory_bytes` goes to disk. Or nothing is staged but what is written anyway."""
+    choice = choose_stages(graph, rates) if staged else nothing_staged(graph, rates)
     drafts = _drafts(graph, choice.stages, rates)
     in_memory = {name: draft.bytes_ for name, draft in drafts.items() if graph[name].kind is not NodeKind.TARGET}
     found = ordered(_tasks(drafts, in_memory), order, effort)
@@ -112,7 +118,7 @@ def plan_staging(
         found = min((ordered(_tasks(drafts, in_memory), order, effort), fitting), key=lambda either: either.peak_bytes)
     return StagingPlan(
         graph.name,
-        _steps(graph, choice.stages, drafts, found.names, in_memory),
+        _steps(graph, choice.stages, drafts, found.names, in_memory, rates),
         found.peak_bytes,
         peak_of(_tasks(drafts, in_memory), strata),
         sum(draft.bytes_ for name, draft in drafts.items() if name not in in_memory),
@@ -216,8 +222,19 @@ def _tasks(drafts: dict[str, _Draft], in_memory: dict[str, float]) -> list[Order
 
 
 def _steps(
-    graph: FlowGraph, stages: Stages, drafts: dict[str, _Draft], order: tuple[str, ...], in_memory: dict[str, float]
+    graph: FlowGraph,
+    stages: Stages,
+    drafts: dict[str, _Draft],
+    order: tuple[str, ...],
+    in_memory: dict[str, float],
+    rates: Rates,
 ) -> tuple[Step, ...]:
+    on_disk = {name: draft.bytes_ for name, draft in drafts.items() if name not in in_memory}
+    by_disk = {
+        name: on_disk.get(name, 0.0) * rates.disk_write_us
+        + sum(on_disk.get(made_by, 0.0) for made_by in draft.after) * rates.disk_read_us
+        for name, draft in drafts.items()
+    }
     readers: dict[str, list[str]] = {node: [] for node in stages}
     for name in order:
         for node in drafts[name].reads:
@@ -247,7 +264,7 @@ def _steps(
             drafts[name].after,
             tuple(staged(node, name) for node in made.get(name, ())),
             tuple(node for node in drafts[name].reads if last[node] == name),
-            drafts[name].cost_us,
+            drafts[name].cost_us + by_disk[name],
             stratum[name],
         )
         for name in order

@@ -245,18 +245,20 @@ class Graph:
         return self.has_time[name] and not table.is_origin and not table.exact_time
 
     @cached_property
-    def folds(self) -> dict[str, bool]:
-        """Whether rows that are appended to a table's source may be added to what the table has: it says so, it has one
-        source, and a partition that it begins has no older rows."""
-        found: dict[str, bool] = {}
+    def folds(self) -> dict[str, frozenset[str]]:
+        """Of each table the sources whose appended rows may be added to what it has: it says so, they have times, a partition
+        that it begins has no older rows, and what is looked up does not grow as time goes on."""
+        found: dict[str, frozenset[str]] = {}
         for name, table in self.tables.items():
             into = self.into[name]
-            found[name] = (
-                table.foldable
-                and self.has_time[name]
-                and len(into) == 1
-                and (table.grain is WHOLE or (into[0].map.relation == SAME and into[0].map.confined))
+            new = [edge for edge in into if edge.source not in table.looked_up and edge.source != name]
+            possible = table.foldable and all(
+                self.holds(edge) and (table.grain is WHOLE or (edge.map.relation == SAME and edge.map.confined))
+                if edge in new
+                else not self.holds(edge)
+                for edge in into
             )
+            found[name] = frozenset(edge.source for edge in new) if possible else frozenset()
         return found
 
     @cached_property

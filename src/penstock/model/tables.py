@@ -87,6 +87,8 @@ class Table:
     anywhere: bool = False
     # Whether appended rows of the source can be folded in instead of computing the partition again.
     foldable: bool = False
+    # Sources of which that is not so: what is looked up there may be looked up by any row.
+    looked_up: tuple[str, ...] = ()
     # How many partitions one job may take (views that must be computed partition by partition are costly to plan).
     chop: int | None = None
     # Fingerprint of what computes it: a changed one is a reason to recompute.

@@ -148,7 +148,7 @@ class Propagation:
 
     def _tell_flowing(self, source: TableState, reader: TableState, edge: Edge, change: PublishedChange) -> int:
         told = 0
-        append = change.append and self.ledger.graph.folds[edge.table]
+        append = change.append and edge.source in self.ledger.graph.folds[edge.table]
         if reader.seen_us is not None:
             used = edge.map.cut(reader.seen_us)
             for dated in change.ranges:

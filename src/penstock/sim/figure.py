@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.flows.frontier import FrontierPoint
 from penstock.flows.graph import FlowGraph, NodeKind
 from penstock.flows.staging import StagingPlace, StagingPlan, timetable
 from penstock.model.time import SECOND_US, format_duration
@@ -208,19 +209,34 @@ _HALF = 0.38  # of a box's width, in columns
 _PLACES = {StagingPlace.MEMORY: "#c2255c", StagingPlace.DISK: "#b8860b", StagingPlace.TARGET: "#2b8a3e"}
 
 
-def draw_plan(path: Path, graph: FlowGraph, plan: StagingPlan, slots: int) -> None:
+def draw_plan(
+    path: Path,
+    graph: FlowGraph,
+    plan: StagingPlan,
+    slots: int,
+    ways: Sequence[FrontierPoint] = (),
+    taken: FrontierPoint | None = None,
+) -> None:
+    """The graph with its steps, when they run, and what time costs in memory."""
     places = layout(graph)
     rows = [y for _, y in places.values()]
     wide, high = 1 + max(x for x, _ in places.values()), 1 + max(rows) - min(rows)
-    figure, ((above,), (below,)) = new_figure(
+    heights = [high + 1, 0.45 * len(plan.steps) + 1, *([3.0] if ways else [])]
+    figure, ((above,), (below,), *rest) = new_figure(
         max(7.0, 1.9 * wide),
-        max(4.0, 0.75 * high + 0.32 * len(plan.steps) + 2),
-        rows=2,
-        height_ratios=[high + 1, 0.45 * len(plan.steps) + 1],
+        max(4.0, 0.75 * high + 0.32 * len(plan.steps) + 2) + (2.2 if ways else 0.0),
+        rows=len(heights),
+        height_ratios=heights,
     )
     colour = {step.name: COLOURS[number % len(COLOURS)] for number, step in enumerate(plan.steps)}
     _graph(above, graph, plan, places, colour)
     _times(below, plan, colour, slots)
+    for (axes,) in rest:
+        axes.step([way.time_us / 1e6 for way in ways], [way.peak_bytes / 1e6 for way in ways], where="pre", marker="o")
+        if taken is not None:
+            axes.plot(taken.time_us / 1e6, taken.peak_bytes / 1e6, "o", markersize=10, fillstyle="none")
+        axes.set_xlabel(f"estimated seconds, in {slots} slots")
+        axes.set_ylabel("MB held at the most")
     write_figure(figure, path)
 
 

@@ -269,7 +269,7 @@ class Simulation(Driver):
         return PublishedTable(
             job.table,
             self.snapshot,
-            all(piece.need.append for piece in job.pieces) and self.controller.state.graph.folds[job.table],
+            all(piece.need.append for piece in job.pieces) and bool(self.controller.state.graph.folds[job.table]),
             changed_by(job.pieces, job.edge_us),
             job.complete_us,
             None if job.complete_us is None else job.complete_us - 1,

@@ -155,6 +155,8 @@ class AggregateWay:
     delta_sql: str = field(repr=False)
     merged: tuple[tuple[str, str], ...] = field(repr=False)
     """Each stored column (visible, then state) and its expression over the union of stored and partial rows."""
+    partial: tuple[tuple[str, str], ...] = field(repr=False)
+    """The same columns without the keys, as expressions over rows: those of `delta_sql`."""
 
     def group_sql(self, rows: str) -> str:
         """The new content of the affected partitions, from a view of their stored rows and the partials together."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from penstock.declare.sql.facts import AggregateWay, quoted
 from penstock.declare.sql.parse import Parsed
-from penstock.declare.sql.text import Call, SelectList
+from penstock.declare.sql.text import Call, Item, SelectList
 from penstock.declare.sql.types import INTEGERS, decimal_of, of_avg
 from penstock.model.schema import Column
 
@@ -73,6 +73,8 @@ class FoldPlan:
     functions: list[str] = field(default_factory=list)
     visible: dict[str, str] = field(default_factory=dict)
     """Each column of the view and what folds it, in order."""
+    partial: dict[str, str] = field(default_factory=dict)
+    """Each column that is no key, over rows."""
     state: list[tuple[Column, str, str]] = field(default_factory=list)
     """Hidden columns: what they are over rows, and over partials."""
     replaced: list[tuple[int, int, str]] = field(default_factory=list)
@@ -81,27 +83,33 @@ class FoldPlan:
         self.keys.append(name)
         self.visible[name] = quoted(name)
 
-    def add_constant(self, name: str) -> None:
+    def add_constant(self, name: str, item: Item) -> None:
         """A function of the keys: one value in each group."""
         self.visible[name] = f"any_value({quoted(name)})"
+        self.partial[name] = splice(self.parsed.text.sql, item.start, item.end, ())
 
-    def add(self, name: str, values: Sequence[Value], calls: Sequence[Call], bare: bool) -> None:
+    def add(self, name: str, item: Item, values: Sequence[Value], bare: bool) -> None:
+        calls = item.calls
         self.functions += [v.function for v in values]
+        own = [
+            # also over rows, so that computing in full and folding are the same arithmetic
+            (call.start, call.end, value.of([kept.sql for kept in value.parts]))
+            for value, call in zip(values, calls, strict=True)
+            if not value.is_plain
+        ]
+        self.replaced += own
+        self.partial[name] = splice(self.parsed.text.sql, item.start, item.end, own)
         if bare and values[0].is_plain:
             self.visible[name] = self._fold(values[0].parts[0], name)
             return
         merged_calls = []
-        for value, call in zip(values, calls, strict=True):
+        for value in values:
             merged = []
             for kept in value.parts:
                 hidden = self._hidden_name(kept.kind, name)
                 merged.append(self._fold(kept, hidden))
                 self.state.append((Column(hidden, kept.type or ""), kept.sql, merged[-1]))
             merged_calls.append(value.of(merged))
-            if not value.is_plain:
-                # also over rows, so that computing in full and folding are the same arithmetic
-                self.replaced.append((call.start, call.end, value.of([kept.sql for kept in value.parts])))
-        item = next(i for i in self.texts.items if i.calls == tuple(calls))
         self.visible[name] = splice(
             self.parsed.text.sql,
             item.start,
@@ -141,4 +149,5 @@ def assemble(plan: FoldPlan, why: str) -> AggregateWay:
     delta = splice(parsed.text.sql, parsed.tokens[0].start, parsed.tokens[-1].end + 1, changes)
     merged = [*plan.visible.items(), *((column.name, folded) for column, _, folded in plan.state)]
     state = tuple(column for column, _, _ in plan.state)
-    return AggregateWay(why, tuple(plan.keys), tuple(plan.visible), state, delta, tuple(merged))
+    partial = (*plan.partial.items(), *((column.name, sql) for column, sql, _ in plan.state))
+    return AggregateWay(why, tuple(plan.keys), tuple(plan.visible), state, delta, tuple(merged), partial)

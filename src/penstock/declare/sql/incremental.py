@@ -13,7 +13,7 @@ from penstock.declare.sql.fold import FoldPlan, StoredPartial, Value, assemble, 
 from penstock.declare.sql.functions import aggregates, is_aggregate, unsteady
 from penstock.declare.sql.model import Block, Combined, Query
 from penstock.declare.sql.parse import Parsed, type_of
-from penstock.declare.sql.text import Call, one_line, select_list
+from penstock.declare.sql.text import Call, Item, one_line, select_list
 from penstock.declare.sql.types import infer, is_exact, of_sum
 
 # Parts of a SELECT that this module understands; a query with any other is computed in full.
@@ -188,11 +188,11 @@ def _aggregate(parsed: Parsed, block: Block) -> AggregateWay:
     for item, output, text in zip(node.expressions, outputs, texts.items, strict=True):
         assert output.name is not None
         if text.calls:
-            _fold_item(block, plan, item, output.name, text.calls)
+            _fold_item(block, plan, item, output.name, text)
         elif block.canon(item) in spelled:
             plan.add_key(output.name)
         elif not block.columns_outside(item, set(spelled)):
-            plan.add_constant(output.name)
+            plan.add_constant(output.name, text)
         else:
             raise _No(f"`{output.name}` is neither a GROUP BY key nor one of the aggregates that fold")
     return assemble(plan, _words(plan))
@@ -203,7 +203,8 @@ def _words(plan: FoldPlan) -> str:
     return f"incremental: {'GROUP BY' if plan.grouped else 'one group'} with {names}"
 
 
-def _fold_item(block: Block, plan: FoldPlan, item: exp.Expr, name: str, calls: tuple[Call, ...]) -> None:
+def _fold_item(block: Block, plan: FoldPlan, item: exp.Expr, name: str, text: Item) -> None:
+    calls = text.calls
     expression = item.this if isinstance(item, exp.Alias) else item
     nodes = {id(n) for a in aggregates(expression) for n in a.walk()}
     loose = [c for c in expression.find_all(exp.Column) if id(c) not in nodes]
@@ -219,7 +220,7 @@ def _fold_item(block: Block, plan: FoldPlan, item: exp.Expr, name: str, calls: t
             raise _No(
                 f"the type of {one_line(call.text)} is not known: give it a column of its own, or cast its argument"
             )
-    plan.add(name, values, calls, bare)
+    plan.add(name, text, values, bare)
 
 
 def _value(block: Block, call: Call, node: exp.Expr) -> Value:

@@ -61,6 +61,11 @@ class Watched:
             with self._lock:
                 self._runs.pop(run.job, None)
 
+    @property
+    def running(self) -> int:
+        with self._lock:
+            return len(self._runs)
+
     def progress(self) -> list[FlowProgress]:
         with self._lock:
             runs = list(self._runs.values())

@@ -35,7 +35,8 @@ from penstock.engine.updates.rows import quoted, read_files
 from penstock.errors import PenstockError
 from penstock.flows.activities import Activity, Check
 from penstock.flows.description import FlowSource, Target, TypedFlow
-from penstock.flows.report import ActivityRun, FlowReport, StepRun
+from penstock.flows.frontier import FrontierPoint
+from penstock.flows.report import ALL, ActivityRun, FlowReport, StepRun
 from penstock.flows.staging import StagedRows, StagingPlace, StagingPlan, Walk
 from penstock.flows.staging import Step as PlannedStep
 
@@ -99,6 +100,9 @@ class FlowRun:
     slots: int = 2
     # Of steps that ended well, perhaps in an earlier try.
     results: dict[str, Result] = field(default_factory=dict)
+    extent: str = ALL
+    # The point of the frontier that was taken: so much may be held, and so it should go.
+    point: FrontierPoint | None = None
 
     def __post_init__(self) -> None:
         self._numbers = {step.name: number for number, step in enumerate(self.typed.flow.steps, 1)}
@@ -110,6 +114,8 @@ class FlowRun:
         self._held = {name: each.number for name, each in self.results.items() if each.number is not None}
         self._held_bytes = 0
         self._peaks = [0, 0]
+        # Bytes in memory times seconds, up to the last look.
+        self._byte_s = self._looked_s = 0.0
         self._reused = frozenset(self.results)
         self._began = perf_counter()
         self._begun: dict[str, float] = {}
@@ -120,7 +126,7 @@ class FlowRun:
             return self._run()
 
     def _run(self) -> FlowReport:
-        walk = Walk(self.plan, slots=self.slots)
+        walk = Walk(self.plan, self.point.limit_bytes if self.point is not None else None, self.slots)
         ended: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
         running: dict[str, InheritableThread] = {}
         failed: BaseException | None = None
@@ -160,7 +166,9 @@ class FlowRun:
     def _sample(self) -> None:
         """What is held now, also of steps that still run."""
         held = rows_held(self.world.session, set(self._held.values()))
-        self._held_bytes = held[0]
+        now = perf_counter() - self._began
+        self._byte_s += self._held_bytes * (now - self._looked_s)
+        self._looked_s, self._held_bytes = now, held[0]
         self._peaks = [max(pair) for pair in zip(self._peaks, held, strict=True)]
 
     # Threads
@@ -254,6 +262,8 @@ class FlowRun:
             measured.shuffle_bytes,
             step.stages[0].place.value if step.stages else None,
             result.memory_bytes + result.disk_bytes,
+            staged_rows=known[step.name] if step.stages else 0,
+            staged_columns=step.stages[0].columns if step.stages else (),
         )
         return result
 
@@ -368,5 +378,11 @@ class FlowRun:
             seconds,
             tuple(by_name[step.name] for step in self.typed.flow.steps if step.name in by_name),
             tuple(steps),
-            *self._peaks,
+            self._peaks[0],
+            self._peaks[1],
+            self.extent,
+            self._byte_s / seconds if seconds else 0.0,
+            self.point.time_us / 1e6 if self.point is not None else 0.0,
+            sum(step.cost_us for step in self.plan.steps) / 1e6,
+            self.point.peak_bytes if self.point is not None else self.plan.peak_bytes,
         )

@@ -23,17 +23,19 @@ from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_
 from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.provenance import FILE, tagged
 from penstock.engine.updates.rows import Staged as Files
-from penstock.engine.updates.rows import Writer, instant_literal, quoted, read_files, within
+from penstock.engine.updates.rows import Writer, instant_literal, quoted, read_files, schema_of, within
 from penstock.flows.activities import Overwrite, Versions
+from penstock.flows.activities.base import Groups
 from penstock.flows.description import FlowSource, TypedFlow, bound
+from penstock.flows.frontier import FrontierPoint, chosen, frontier
 from penstock.flows.gathering import gathered, learned
-from penstock.flows.report import FlowReport, load, total
-from penstock.flows.staging import StagingPlan, plan_staging
+from penstock.flows.ordering import LEAST_PEAK
+from penstock.flows.report import ALL, NEW, FlowReport, fact_of, load, total
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Column, Schema
 from penstock.requests.job import Job
-from penstock.requests.needs import partitions_of
+from penstock.requests.needs import Need, partitions_of
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -97,12 +99,30 @@ Only = Callable[[Definition], str | None]
 
 @dataclass(frozen=True)
 class _Input:
-    """What a flow reads: the rows of its sources, how many where that is known, and a key of it all if it cannot change."""
+    """What a flow reads: the rows of its sources, how many where that is known, and a key of it all if it cannot change. Of
+    new rows only: how stored groups are merged with those of them."""
 
     sources: dict[str, DataFrame]
     rows: dict[str, float]
     size_bytes: int
     key: str | None
+    merged: Callable[[str, DataFrame], DataFrame] | None = None
+    # What earlier runs of the job added to targets that rows are added to.
+    added: Mapping[str, Sequence[Files]] = field(default_factory=dict)
+
+    @property
+    def extent(self) -> str:
+        return NEW if self.merged is not None else ALL
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one run of a job gave: for the partition that begins then, or for all. Whether it worked on new rows only."""
+
+    start: int
+    report: FlowReport
+    made: dict[str, Files]
+    new: bool
 
 
 @dataclass
@@ -120,46 +140,62 @@ class FlowWork:
         partitions = partitions_of(list(job.pieces))
         grain = definition.table.grain
         partitioned = grain is not WHOLE and self.warehouse.graph.has_time[job.table]
+        folds = derivation.folds()
+        lacks = [(piece, piece.need if folds and piece.need.append else None) for piece in job.pieces]
         if not partitioned:
-            done = [(0, *self._derived(job, definition, derivation, partitions, folder, False))]
+            lack = lacks[0][1] if len(lacks) == 1 else None
+            done = [self._derived(job, definition, derivation, partitions, folder, 0, lack)]
+            ended: tuple[tuple[int, int], ...] | None = None if lack is None else ()
         else:
             # A flow is about one partition at a time: what it groups by need not name the partition.
             done = []
             for number, start in enumerate(partitions.starts(grain)):
                 each = PartitionSet(((start, grain.shift(start, 1)),))
+                lack = next(lack for piece, lack in lacks if piece.start_us <= start < piece.end_us)
                 if derivation.has_input(each):
-                    report, made = self._derived(job, definition, derivation, each, f"{folder}-{number}", True)
+                    part = self._derived(job, definition, derivation, each, f"{folder}-{number}", start, lack, done)
                     for table in self.warehouse.graph.made_with(job.table):
-                        check_partitions(table, made[table].files if table in made else (), each, True)
-                    done.append((start, report, made))
+                        cut = self.warehouse.definitions[table].table.grain is not WHOLE
+                        check_partitions(table, part.made[table].files if table in part.made else (), each, cut)
+                    done.append(part)
+            ended = partitions_of([piece for piece, lack in lacks if lack is None]).intervals
         # Of a table that is declared anew, what stands there was made by another declaration.
-        return self._computed(definition, done, partitions.intervals if partitioned and not job.anew else None)
+        return self._computed(definition, done, None if job.anew else ended)
 
     def _computed(
-        self,
-        definition: Definition,
-        done: Sequence[tuple[int, FlowReport, dict[str, Files]]],
-        ended: tuple[tuple[int, int], ...] | None,
+        self, definition: Definition, done: Sequence[_Part], ended: tuple[tuple[int, int], ...] | None
     ) -> Computed:
-        """What the runs made, each for the partition that begins then, takes the place of what these partitions had."""
+        """What the runs made takes the place of what the partitions that `ended` had; what new rows gave comes to what is
+        there, and groups that were merged with those that were there take the place of those."""
         assert definition.flow is not None
+        grain, groups = definition.table.grain, definition.following.groups if definition.following else {}
         found = []
         for table, target in definition.flow.flow.targets.items():
-            files = [made[table] for _, _, made in done if table in made]
+            files = [part.made[table] for part in done if table in part.made]
             schema = files[0].schema if files else self.warehouse.definitions[table].schema or ()
             every = tuple(file for part in files for file in part.files)
-            found.append(Made(table, schema, every, () if target.append else ended))
+            merged = [part.start for part in done if part.new and table in groups]
+            replaced = () if target.append else ended
+            if merged and replaced is not None:
+                whole = grain is WHOLE
+                own = [(start, grain.shift(start, 1)) for start in merged] if not whole else []
+                replaced = None if whole else PartitionSet.of(*replaced, *own).intervals
+            found.append(Made(table, schema, every, replaced))
         name = quarantine_of(definition.flow.flow.name)
         refused = tuple(
-            replace(file, partition_us=start) for start, _, made in done if name in made for file in made[name].files
+            replace(file, partition_us=part.start)
+            for part in done
+            if name in part.made
+            for file in part.made[name].files
         )
         with self.store.read() as conn:
             known = self.catalogue.schema(conn, name) is not None
-        if refused or known:
+        if refused or (known and ended != ()):
             found.append(Made(name, REFUSED, refused, ended))
-        reports = [report for _, report, _ in done]
-        report = total(reports) if reports else None
-        return Computed(tuple(found), "flow", report)
+        report = total(part.report for part in done) if done else None
+        new = {part.new for part in done}
+        how = "flow" if True not in new else "fold" if False not in new else "fold and flow"
+        return Computed(tuple(found), how, report)
 
     def load(
         self, job: Job, definition: Definition, rows: DataFrame, size: int, folder: str, only: Only, file: int | None
@@ -180,28 +216,53 @@ class FlowWork:
         derivation: Derivation,
         partitions: PartitionSet,
         folder: str,
-        partitioned: bool,
-    ) -> tuple[FlowReport, dict[str, Files]]:
+        start: int,
+        lack: Need | None,
+        before: Sequence[_Part] = (),
+    ) -> _Part:
+        """One run, after others of the job: for the partition that begins at `start`, or for all; of new rows only, if it is
+        said what it lacks."""
+        following = definition.following
         slices: list[tuple[str, Slice]] = []
         derivation.lookup = self._with_files(definition, derivation.lookup)
-        stored = derivation.sources(partitions, slices.append)
+        stored = derivation.sources(partitions, slices.append, lack)
         sources = {table: self._in_order(job, table, rows) for table, rows in stored.items()}
         for step in definition.flow.flow.steps if definition.flow is not None else ():
             if isinstance(step.does, FlowSource) and self.warehouse.definitions[step.does.table].declaration.every:
                 found = stored[step.does.table]
                 sources[step.name] = self._snapshots(job, step.does, found)
         size = sum(found.size_bytes for _, found in slices)
-        rows = {table: float(sum(file.records for file in found.files)) for table, found in slices}
-        key = self._key(job, definition, partitions, slices)
-        flow, given = definition.flow, _Input(sources, rows, size, key)
+        rows: dict[str, float] = {}
+        for table, read in slices:
+            rows[table] = rows.get(table, 0.0) + sum(file.records for file in read.files)
+        key = self._key(job, definition, partitions, slices, lack)
+
+        def merged(table: str, new: DataFrame) -> DataFrame:
+            assert following is not None
+            groups = following.groups.get(table)
+            return new if groups is None else merged_groups(groups, derivation, table, partitions, new)
+
+        added = (
+            {
+                name: [p.made[name] for p in before if name in p.made]
+                for name, t in definition.flow.flow.targets.items()
+                if t.append
+            }
+            if definition.flow
+            else {}
+        )
+        given = _Input(sources, rows, size, key, merged if lack is not None else None, added)
+        flow = definition.flow
+        if following is not None and following.whole is not None:
+            flow = following.whole if lack is None else following.new
         assert flow is not None
-        if not partitioned:
-            return self._run(job, definition, flow, given, folder)
-        ((start, end),) = partitions.intervals
+        if definition.table.grain is WHOLE or not self.warehouse.graph.has_time[job.table]:
+            return _Part(start, *self._run(job, definition, flow, given, folder), lack is not None)
+        ((_, end),) = partitions.intervals
         flow = bound(flow, {"partition_start": instant_literal(start), "partition_end": instant_literal(end)})
         edges = self.warehouse.graph.into[job.table]
         if all(edge.map.required(partitions) == partitions for edge in edges):
-            return self._run(job, definition, flow, given, folder)
+            return _Part(start, *self._run(job, definition, flow, given, folder), lack is not None)
 
         def only(own: Definition) -> str | None:
             return within(own.time, partitions) if own.time is not None else None
@@ -211,7 +272,7 @@ class FlowWork:
         cut = {
             time.lower(): f"{quoted(time)} is null or {within(time, partitions)}" for time in times if time is not None
         }
-        return self._run(job, definition, flow, given, folder, only, cut)
+        return _Part(start, *self._run(job, definition, flow, given, folder, only, cut), lack is not None)
 
     def _with_files(self, definition: Definition, lookup: FileLookup) -> FileLookup:
         """Where rows of equal key are told apart by which came last, those of base tables come with their files."""
@@ -271,7 +332,8 @@ class FlowWork:
     ) -> tuple[FlowReport, dict[str, Files]]:
         """One run, in which `only` says which rows of a target are kept, and `cut` which refused ones, by a column of theirs."""
         size, key = given.size_bytes, given.key
-        typed, plan = self._plan(flow, given.rows)
+        typed, point, slots = self._plan(flow, given.rows, given.extent)
+        plan = point.plan
         results = self.kept.take(job.table, key) if key is not None else {}
 
         def write(table: str, frame: DataFrame) -> Files:
@@ -281,9 +343,10 @@ class FlowWork:
             frame = frame if condition is None else frame.where(condition)
             if file is not None and FILE not in frame.columns:
                 frame = frame.selectExpr("*", tagged(file))
-            return self.writer.stage(
-                frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden_of(frame)
-            )
+            if given.merged is not None:
+                frame = given.merged(table, frame)
+            hidden = [*hidden_of(frame), *(column.name for column in own.state)]
+            return self.writer.stage(frame, Path(root) / folder, root, own.time, own.table.grain, size, hidden)
 
         name = quarantine_of(typed.flow.name)
 
@@ -302,14 +365,14 @@ class FlowWork:
         world = World(
             self.session,
             given.sources,
-            lambda table, columns: self._loaded(job, table, columns),
+            lambda table, columns: self._loaded(job, table, columns, given.added.get(table, ())),
             write,
             quarantine,
             lambda table, files: [self.catalogue.locate(table, file) for file in files.files],
             cut=cut is not None,
             step=self.step,
         )
-        run = FlowRun(typed, plan, job.id, world, self._slots(), results)
+        run = FlowRun(typed, plan, job.id, world, slots, results, given.extent, point)
         try:
             with self.watched.watching(run):
                 report = run.run()
@@ -331,21 +394,30 @@ class FlowWork:
     def step(self, name: str) -> None:
         """Called between any two things that a run does; tests stop there."""
 
-    def _slots(self) -> int:
-        return max(1, int(self.session.sparkContext.defaultParallelism))
-
-    def _plan(self, flow: TypedFlow, rows: dict[str, float]) -> tuple[TypedFlow, StagingPlan]:
+    def _plan(self, flow: TypedFlow, rows: dict[str, float], extent: str) -> tuple[TypedFlow, FrontierPoint, int]:
+        """The flow as it is to run, the way to run it, and in how many slots."""
+        config = self.warehouse.declarations.config.flows
+        running = flow.flow.running.else_(config.running)
+        slots = running.slots or max(1, int(self.session.sparkContext.defaultParallelism))
+        memory = running.memory_bytes or MEMORY_SHARE * storage_bytes(self.session)[0]
         with self.store.read() as conn:
-            measured = self.store.fact(conn, f"flow {flow.flow.name}")
+            measured = self.store.fact(conn, fact_of(flow.flow.name, extent))
         report = load(json.loads(measured)) if measured else None
         typed = gathered(flow, report.selectivities if report is not None else None)
         graph = typed.graph(rows)
         if report is not None:
             graph = learned(graph, report, rows)
-        return typed, plan_staging(graph, MEMORY_SHARE * storage_bytes(self.session)[0])
+        # Flows that run at the same time share what there is.
+        ways = frontier(graph, slots, memory / (1 + self.watched.running), running.order or LEAST_PEAK)
+        return typed, chosen(ways, running.objective or "time"), slots
 
     def _key(
-        self, job: Job, definition: Definition, partitions: PartitionSet, slices: Sequence[tuple[str, Slice]]
+        self,
+        job: Job,
+        definition: Definition,
+        partitions: PartitionSet,
+        slices: Sequence[tuple[str, Slice]],
+        lack: Need | None,
     ) -> str:
         """Equal for tries that would read and compute the very same."""
         assert definition.flow is not None
@@ -354,16 +426,19 @@ class FlowWork:
             own = [
                 (table, [file.id for file in self.catalogue.files(conn, table, job.pin)])
                 for table in definition.flow.flow.targets
-                if definition.flow.flow.keeps_history
+                if definition.flow.flow.keeps_history or lack is not None
             ]
-        text = repr((definition.table.logic, partitions.intervals, job.edge_us, read, own))
+        text = repr((definition.table.logic, partitions.intervals, job.edge_us, read, own, lack is not None))
         return sha256(text.encode()).hexdigest()
 
-    def _loaded(self, job: Job, table: str, columns: Schema) -> DataFrame:
-        """What a target held before the job. Columns that it did not have are null."""
+    def _loaded(self, job: Job, table: str, columns: Schema, added: Sequence[Files]) -> DataFrame:
+        """What a target holds: what it held before the job, and what its earlier runs added. Columns that it did not have are
+        null."""
         with self.store.read() as conn:
             schema = self.catalogue.schema(conn, table, job.pin)
             files = self.catalogue.files(conn, table, job.pin) if schema is not None else []
+        files += [file for part in added for file in part.files]
+        schema = schema or next((part.schema for part in added if part.files), None)
         if schema is None:
             return read_files(self.session, (), columns, 0)
         paths = [self.catalogue.locate(table, file) for file in files]
@@ -375,6 +450,19 @@ class FlowWork:
                 for c in columns
             )
         )
+
+
+def merged_groups(
+    groups: Groups, derivation: Derivation, table: str, partitions: PartitionSet, new: DataFrame
+) -> DataFrame:
+    """Groups of new rows, and those that the partitions hold, as one."""
+    stored = derivation.lookup(table, partitions, None)
+    if not stored.files:
+        return new
+    before = read_files(new.sparkSession, stored.paths, schema_of(new), stored.size_bytes)
+    both = before.unionAll(new).groupBy(*map(quoted, groups.keys))
+    one = both.agg(*(F.expr(f"{expression} as {quoted(name)}") for name, expression in groups.merged))
+    return one.select(*map(quoted, new.columns))
 
 
 def quarantine_of(flow: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.declare.sql.view import AggregateWay
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.faults import NotAvailable
 from penstock.engine.flows.progress import Watched
@@ -205,7 +204,7 @@ class SparkWork:
         files = [file for group in chosen.values() for file in group]
         if not files or schema is None:
             return Computed((), "nothing to merge")
-        hidden = _hidden(definition)
+        hidden = (COLUMN,) if definition.table.is_base else definition.state
         paths = [self.catalogue.locate(job.table, file) for file in files]
         size = sum(file.size_bytes for file in files)
         rows = read_files(self.session, paths, (*schema, *hidden), size)
@@ -214,12 +213,3 @@ class SparkWork:
         merged = tuple(replace(file, content=content[file.partition_us]) for file in staged.files)
         made = Made(job.table, schema, merged, (), tuple(file.id for file in files))
         return Computed((made,), f"merged {len(files)} files into {len(merged)}")
-
-
-def _hidden(definition: Definition) -> Schema:
-    if definition.table.is_base:
-        return (COLUMN,)
-    view = definition.view
-    if view is not None and isinstance(view.how, AggregateWay) and definition.table.foldable:
-        return view.how.state
-    return ()

@@ -30,7 +30,7 @@ from penstock.model.schema import Schema
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US, END_US, FIRST_US, LAST_US, format_instant, moment
 from penstock.requests.job import Job
-from penstock.requests.needs import Piece, partitions_of
+from penstock.requests.needs import Need, Piece, partitions_of
 from penstock.tables import DataFile
 
 # What is stored and what came, while the one is folded into the other.
@@ -121,7 +121,7 @@ class Derivation:
 
     def outputs(self) -> tuple[list[TableOutput], str]:
         """What to write, and in a few words how it was computed."""
-        if not self._folds():
+        if not self.folds():
             return [self._recompute(self.job.pieces)], "full"
         # Usually all pieces share one need and this is one query.
         groups: dict[tuple[int, int], list[Piece]] = {}
@@ -136,18 +136,18 @@ class Derivation:
             outputs.append(self._recompute(tuple(again)))
         return outputs, "fold" if not again else "fold and full"
 
-    def _folds(self) -> bool:
+    def folds(self) -> bool:
+        """Whether new rows are enough where a piece of the job says so."""
         if not self.definition.table.foldable or not any(piece.need.append for piece in self.job.pieces):
             return False
         if self.job.anew:
             return False
-        view = self.definition.view
-        assert view is not None
-        if isinstance(view.how, AggregateWay) and view.how.state:
+        for name in self.graph.made_with(self.job.table):
             # Files rewritten by someone else lost what folding needs.
-            stored = self.lookup(self.job.table, partitions_of(self.job.pieces), None).files
-            wanted = {column.name for column in view.how.state}
-            return all(wanted <= set(file.physical.split(",")) for file in stored)
+            if wanted := {column.name for column in self.warehouse.definitions[name].state}:
+                stored = self.lookup(name, partitions_of(self.job.pieces), None).files
+                if not all(wanted <= set(file.physical.split(",")) for file in stored):
+                    return False
         return True
 
     # Full
@@ -181,10 +181,7 @@ class Derivation:
         )
 
     def _hidden(self) -> tuple[str, ...]:
-        view = self.definition.view
-        if view is None or not isinstance(view.how, AggregateWay) or not self.definition.table.foldable:
-            return ()
-        return tuple(column.name for column in view.how.state)
+        return tuple(column.name for column in self.definition.state)
 
     def _view(self, partitions: PartitionSet, one: Interval | None) -> DataFrame:
         """The view's rows for some partitions."""
@@ -202,10 +199,20 @@ class Derivation:
         return self._over(frames, sql)
 
     def sources(
-        self, partitions: PartitionSet, seen: Callable[[tuple[str, Slice]], None] = lambda _: None
+        self,
+        partitions: PartitionSet,
+        seen: Callable[[tuple[str, Slice]], None] = lambda _: None,
+        lack: Need | None = None,
     ) -> dict[str, DataFrame]:
-        """The rows of each source that some partitions are made from; `seen` is told the files of each."""
-        return {edge.source: self._source(edge, partitions, seen) for edge in self.graph.into[self.job.table]}
+        """The rows of each source that some partitions are made from; `seen` is told the files of each. Of sources whose new
+        rows are enough only those that the partitions lack, if it is said what that is."""
+        new = self.graph.folds[self.job.table] if lack is not None else frozenset()
+        return {
+            edge.source: self._new_rows(edge, partitions, lack, seen)
+            if lack is not None and edge.source in new
+            else self._source(edge, partitions, seen)
+            for edge in self.graph.into[self.job.table]
+        }
 
     def _called(self, frames: dict[str, DataFrame], one: Interval | None) -> DataFrame:
         function = self.definition.declaration.function
@@ -310,24 +317,41 @@ class Derivation:
         return TableOutput(merged, partitions, False, self.bytes, self._hidden())
 
     def _delta(self, pieces: list[Piece]) -> DataFrame:
-        """What rows that the partitions do not contain yet give: all of newer files, and of older ones those that
-        waited for the trailing edge."""
+        """What rows that the partitions do not contain yet give."""
         view = self.definition.view
         assert view is not None and isinstance(view.how, Rowwise | AggregateWay)
         (edge,) = self.graph.into[self.job.table]
-        need = pieces[0].need
-        within = _unless_everything(edge.map.required(partitions_of(pieces)))
+        rows = self._new_rows(edge, partitions_of(pieces), pieces[0].need)
+        return self._over({edge.source: rows}, view.how.delta_sql)
+
+    def _new_rows(
+        self,
+        edge: Edge,
+        partitions: PartitionSet,
+        need: Need,
+        seen: Callable[[tuple[str, Slice]], None] = lambda _: None,
+    ) -> DataFrame:
+        """What partitions with a need do not contain of a source: all rows of newer files, and of older ones those that waited
+        for the trailing edge."""
+        within = _unless_everything(edge.map.required(partitions))
         newer = self.lookup(edge.source, within, need.since - 1)
+        seen((edge.source, newer))
         self.bytes += newer.size_bytes
         rows = self._until_edge(edge, self._inside(edge.source, within, newer, self._read(edge.source, newer)))
         time = self.warehouse.definitions[edge.source].time
         if self.job.edge_us is not None and time is not None:
-            waited = self._waited(edge, within, newer, need.edge_us, time)
+            waited = self._waited(edge, within, newer, need.edge_us, time, seen)
             rows = rows.unionAll(waited) if waited is not None else rows
-        return self._over({edge.source: rows}, view.how.delta_sql)
+        return rows
 
     def _waited(
-        self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str
+        self,
+        edge: Edge,
+        within: PartitionSet | None,
+        newer: Slice,
+        edge_us: int,
+        time: str,
+        seen: Callable[[tuple[str, Slice]], None],
     ) -> DataFrame | None:
         """Rows of older files that lie between the table's old and its new edge: whatever held them back, and whether or
         not it still would. The statistics say which files have any, most often none."""
@@ -345,6 +369,7 @@ class Derivation:
         if not older:
             return None
         size = sum(file.size_bytes for file, _ in older)
+        seen((edge.source, Slice(tuple(file for file, _ in older), (), every.schema)))
         self.bytes += size
         rows = self.recent.read(self.session, [path for _, path in older], every.schema, size)
         frame = self._until_edge(edge, rows)

@@ -25,7 +25,7 @@ from penstock.engine.updates.cut_off import Rewrite, compare, read_by_file, with
 from penstock.engine.updates.times import time_range
 from penstock.engine.upkeep.identity import FILE_NAME
 from penstock.errors import PenstockError
-from penstock.flows.report import FlowReport
+from penstock.flows.report import FlowReport, fact_of
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
 from penstock.model.schema import Schema
@@ -304,7 +304,8 @@ class Executor:
                 reflects = dict(job.reflects)
             self.store.put_version(conn, name, snapshot, at_us, complete_us, reflects, job.id)
         if computed.report is not None:
-            self.store.set_fact(conn, f"flow {computed.report.flow}", json.dumps(computed.report.dump()))
+            for extent in ("", computed.report.extent):
+                self.store.set_fact(conn, fact_of(computed.report.flow, extent), json.dumps(computed.report.dump()))
         found = [self._publication(job, name, computed, differing, snapshot, complete_us) for name in tables]
         lost = (
             job.kind == "load" and self.warehouse.graph.has_time[job.table] and not all(each.append for each in found)

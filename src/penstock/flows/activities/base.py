@@ -47,10 +47,25 @@ class Typed:
     window: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How groups of new rows and stored ones become one."""
+
+    keys: tuple[str, ...]
+    # (column, expression) pairs without the keys: over rows, and over groups of both kinds.
+    partial: tuple[tuple[str, str], ...]
+    merged: tuple[tuple[str, str], ...]
+    # Those of the columns that nobody sees.
+    state: Schema
+
+
 class Sql(Protocol):
     """Knows Spark SQL. Raises `Wrong` for what cannot be an expression over these columns."""
 
     def typed(self, expression: str, columns: Schema) -> Typed: ...
+
+    def groups(self, by: Sequence[str], expressions: Sequence[tuple[str, str]], columns: Schema) -> Groups:
+        """How groups of these can be merged. Raises `Wrong` with the reason why not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ class Replay(Driver):
 
     def _derived(self, job: Job) -> PublishedTable:
         state = self.controller.state
-        append = all(piece.need.append for piece in job.pieces) and state.graph.folds[job.table]
+        append = all(piece.need.append for piece in job.pieces) and bool(state.graph.folds[job.table])
         size = round(job.amount * self.recording.output.get(self.like.get(job.table, job.table), 1.0))
         return self._publication(job, append, changed_by(job.pieces, job.edge_us), job.complete_us, 0, size)
 
