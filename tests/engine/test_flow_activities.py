@@ -387,6 +387,45 @@ def test_a_look_up_that_could_be_one_of_several_says_so(stocked: Bench) -> None:
     assert collected(first) == Counter([("a", 2), ("b", 1)])
 
 
+def test_a_look_up_finds_the_version_that_held(stocked: Bench) -> None:
+    chance = random.Random(3)
+
+    def at() -> datetime:
+        return datetime(2024, 1, 1 + chance.randrange(12))
+
+    facts = [(number, chance.choice(["a", "b", "c", None]), at()) for number in range(60)]
+    begins = {(key, at()) for key in "abd" for _ in range(4)}
+    # Some versions end before the next one begins, some would end behind it.
+    versions = [
+        (key, chance.randrange(9), since, chance.choice([None, since, at(), datetime(2024, 1, 30)]))
+        for key, since in sorted(begins)
+    ]
+    expected = Counter[tuple[Any, ...]]()
+    for number, key, when in facts:
+        held = max((v for v in versions if v[0] == key and v[2] <= when), key=lambda v: v[2], default=None)
+        if held is not None and (held[3] is None or when < held[3]):
+            expected[number, key, when, held[1]] += 1
+    rows = stocked.spark.createDataFrame(facts, "n int, k string, at timestamp_ntz")
+    dim = stocked.spark.createDataFrame(versions, "k string, v int, valid_from timestamp_ntz, valid_to timestamp_ntz")
+    found = Lookup("reject", ("k",), as_of="at")
+    assert collected(realise(found, Inputs((rows, dim), stocked.loaded))) == expected
+    assert_shape(found, Inputs((rows, dim), stocked.loaded))
+    bad = collected(refused(found, Inputs((rows, dim), stocked.loaded)))
+    assert bad == Counter(facts) - Counter(row[:3] for row in expected) and bad
+    left = collected(realise(replace(found, bad="default"), Inputs((rows, dim), stocked.loaded)))
+    assert left == expected + Counter((*row, None) for row in bad)
+
+
+def test_what_could_be_one_of_several_can_be_bad(stocked: Bench) -> None:
+    rows = stocked.spark.createDataFrame([("a",), ("b",), ("c",)], "k string")
+    reference = stocked.spark.createDataFrame([("a", 1), ("a", 2), ("b", 3), ("b", 3)], "k string, v int")
+    given = Inputs((rows, reference), stocked.loaded)
+    found = Lookup("quarantine", ("k",), ("v",), ambiguous="bad")
+    assert collected(realise(found, given)) == Counter([("b", 3)])
+    assert collected(refused(found, given)) == Counter([("a",), ("c",)])
+    assert found.reason == "none, or several, k in the reference"
+
+
 def test_a_row_takes_its_file_along(stocked: Bench) -> None:
     """Through everything that a flow of a base table can do."""
     rows = stocked.spark.createDataFrame([(1, "x", 2, 7), (2, None, 3, 8)], f"id int, k string, v int, {FILE} bigint")

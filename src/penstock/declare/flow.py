@@ -56,7 +56,7 @@ from penstock.flows.activities import (
     Versions,
 )
 from penstock.flows.activities.checks import Literal as Value
-from penstock.flows.activities.combine import How
+from penstock.flows.activities.combine import Ambiguous, How
 from penstock.flows.description import Flow, FlowSource, FlowStep, Target
 from penstock.flows.frontier import Running
 
@@ -191,12 +191,16 @@ class Rows:
         columns: Names = (),
         *,
         order: Names = (),
+        as_of: str | None = None,
+        ambiguous: Ambiguous = "fail",
         bad: Bad = "reject",
         name: str | None = None,
     ) -> Rows:
-        """Columns of the row of a reference with the same keys; without one the row is bad. Of several the first in an order;
-        without an order, several that differ are an error."""
-        return self._then(Lookup(bad, _names(on), _names(columns), _names(order)), reference, name=name)
+        """Columns of the row of a reference with the same keys; without one the row is bad. With `as_of`, a column with a time,
+        of the version that held then. Of several the first in an order; without an order, several that differ are an error, or
+        (`ambiguous="bad"`) as if there were none."""
+        does = Lookup(bad, _names(on), _names(columns), _names(order), as_of, ambiguous)
+        return self._then(does, reference, name=name)
 
     def union(self, *others: Rows, name: str | None = None) -> Rows:
         """The rows of all."""

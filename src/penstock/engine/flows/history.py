@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from penstock.engine.flows.realise import HIDDEN, Inputs, extremes, hidden_of, realise, shown, the_one
 from penstock.engine.updates.rows import quoted, schema_of
 from penstock.flows.activities import AttachKey, Difference, NewKeys, Overwrite, Versions
-from penstock.flows.activities.history import CHANGE, CURRENT, VALID_FROM, VALID_TO
+from penstock.flows.activities.combine import CURRENT, VALID_FROM, VALID_TO
+from penstock.flows.activities.history import CHANGE
 from penstock.model.schema import Column, Schema
 
 _OLD, _NEW, _KEY = "_penstock_old", "_penstock_new", "_penstock_key"

@@ -43,10 +43,12 @@ from penstock.flows.activities import (
 )
 from penstock.flows.activities.base import direction
 from penstock.flows.activities.checks import Literal
+from penstock.flows.activities.combine import VALID_FROM, VALID_TO, VALIDITY
 from penstock.flows.activities.group import SET
 from penstock.model.schema import Schema, parse_ddl
 
 _NUMBER, _FOUND, _LAST = "_penstock_n", "_penstock_found", "_penstock_last"
+_KEY, _SINCE, _UNTIL = "_penstock_key", "_penstock_since", "_penstock_until"
 # Hidden columns that rows of a flow may have; nobody sees them. The delivered file that a row came from rides along wherever a
 # row comes from one row. Where there are rows of many snapshots, of each the number tells which: everything is then done
 # within each snapshot.
@@ -231,20 +233,45 @@ def _(activity: Join, given: Inputs) -> DataFrame:
 @realise.register
 def _(activity: Lookup, given: Inputs) -> DataFrame:
     rows, reference = given.frames
-    keys = {key.lower() for key in activity.keys}
-    wanted = activity.columns or tuple(name for name in shown(reference) if name.lower() not in keys)
-    # One row for each key, whatever the reference has: a look-up never multiplies rows. Where several differ it must be said
-    # which one counts.
-    both = within(rows, reference)
+    found, on = _found(activity, rows, reference)
+    how = "left" if activity.bad == "default" else "inner"
+    told = "look_up: the reference has several rows with"
+    hint = 'say which one counts with order="…"' if activity.as_of is None else "of one valid_from there is one version"
+    one = the_one(activity.keys, told, hint)
+    columns = [quoted(name) for name in rows.columns]
+    columns += [f"({one}).{quoted(name)} as {quoted(name)}" for name in _wanted(activity, reference)]
+    return rows.join(found, F.expr(on), how).selectExpr(*columns)
+
+
+def _wanted(activity: Lookup, reference: DataFrame) -> tuple[str, ...]:
+    if activity.columns:
+        return activity.columns
+    others = {key.lower() for key in activity.keys} | set(VALIDITY if activity.as_of is not None else ())
+    return tuple(name for name in shown(reference) if name.lower() not in others)
+
+
+def _found(activity: Lookup, rows: DataFrame, reference: DataFrame) -> tuple[DataFrame, str]:
+    """What can be found in a reference, and on which condition a row finds it. One row for each key (and time), whatever the
+    reference has: a look-up never multiplies rows. Where several differ it must be said which one counts."""
+    keys = [*activity.keys, *within(rows, reference)]
     if activity.order:
         reference = _numbered(Deduplicate(key=activity.keys, order=activity.order), reference).where(f"{_NUMBER} = 1")
-    chosen = extremes(reference, (*activity.keys, *both), wanted)
-    told = "look_up: the reference has several rows with"
-    found = the_one(activity.keys, told, 'say which one counts with order="…"')
-    how = "left" if activity.bad == "default" else "inner"
-    columns = [quoted(name) for name in rows.columns]
-    columns += [f"{found}.{quoted(name)} as {quoted(name)}" for name in wanted]
-    return rows.join(chosen, [*activity.keys, *both], how).selectExpr(*columns)
+    wanted = _wanted(activity, reference)
+    held = [VALID_FROM] if activity.as_of is not None else []
+    chosen = extremes(reference, (*keys, *held), (*wanted, *([VALID_TO] if held else [])))
+    if activity.ambiguous == "bad":
+        chosen = chosen.where(f"{_FOUND} <=> {_LAST}")
+    names = [f"{_KEY}_{number}" for number in range(len(keys))]
+    columns = [f"{quoted(key)} as {name}" for key, name in zip(keys, names, strict=True)]
+    on = " and ".join(f"{quoted(key)} = {name}" for key, name in zip(keys, names, strict=True))
+    if held:
+        # A version ends at the latest where the next one begins, so that at no time there are two.
+        following = F.lead(quoted(VALID_FROM)).over(Window.partitionBy(*map(quoted, keys)).orderBy(VALID_FROM))
+        chosen = chosen.withColumn(_NUMBER, following)
+        columns += [f"{VALID_FROM} as {_SINCE}", f"least({_FOUND}.{VALID_TO}, {_NUMBER}) as {_UNTIL}"]
+        at = quoted(activity.as_of or "")
+        on += f" and {at} >= {_SINCE} and ({_UNTIL} is null or {at} < {_UNTIL})"
+    return chosen.selectExpr(*columns, _FOUND, _LAST), on
 
 
 def extremes(rows: DataFrame, keys: Sequence[str], wanted: Sequence[str]) -> DataFrame:
@@ -265,8 +292,8 @@ def the_one(keys: Sequence[str], told: str, hint: str) -> str:
 @refused.register
 def _(activity: Lookup, given: Inputs) -> DataFrame:
     rows, reference = given.frames
-    on = [*activity.keys, *within(rows, reference)]
-    return rows.join(reference.select(*map(quoted, on)), on, "left_anti")
+    found, on = _found(activity, rows, reference)
+    return rows.join(found, F.expr(on), "left_anti")
 
 
 @realise.register

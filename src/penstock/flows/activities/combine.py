@@ -14,6 +14,7 @@ from penstock.flows.activities.base import (
     Sql,
     Wrong,
     check_bad,
+    column,
     condition,
     direction,
     names,
@@ -25,6 +26,12 @@ from penstock.model.schema import Column, Schema
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 HOW: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+# What it means that a reference has several rows for a key, which differ.
+Ambiguous = Literal["fail", "bad"]
+AMBIGUOUS: tuple[Ambiguous, ...] = ("fail", "bad")
+# Columns of a dimension that keeps every version.
+VALID_FROM, VALID_TO, CURRENT = "valid_from", "valid_to", "is_current"
+VALIDITY = (VALID_FROM, VALID_TO, CURRENT)
 
 
 @dataclass(frozen=True)
@@ -58,18 +65,23 @@ class Join(Activity):
 
 @dataclass(frozen=True)
 class Lookup(Check):
-    """Columns of the one row of a reference that has the same keys. A row without one is bad. Where the reference has several
-    that differ, the first in an order counts; without an order that is an error."""
+    """Columns of the one row of a reference that has the same keys; with `as_of` of the version that held at the time of a
+    row. A row without one is bad. Where the reference has several that differ, the first in an order counts; without an order
+    that is an error, or the row is bad."""
 
     kind: ClassVar[str] = "look_up"
 
     keys: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    as_of: str | None = None
+    ambiguous: Ambiguous = "fail"
 
     @property
     def reason(self) -> str:
-        return f"no {', '.join(self.keys)} in the reference"
+        several = "no" if self.ambiguous == "fail" else "none, or several,"
+        at = f" that held at {self.as_of}" if self.as_of is not None else ""
+        return f"{several} {', '.join(self.keys)} in the reference{at}"
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         rows, reference = inputs
@@ -83,8 +95,35 @@ class Lookup(Check):
             pick(reference, self.columns) if self.columns else tuple(c for c in reference if c.name.lower() not in keys)
         )
         ordered = pick(reference, (direction(each)[0] for each in self.order))
-        reads = frozenset((*self.keys, *names(found), *names(ordered)))
+        if self.ambiguous not in AMBIGUOUS:
+            raise Wrong(f"ambiguous={self.ambiguous!r} is not known; expected {' or '.join(map(repr, AMBIGUOUS))}")
+        if self.ambiguous == "bad" and self.order:
+            raise Wrong('with order=… it is known which row counts; leave out ambiguous="bad", or the order')
+        held: tuple[Column, ...] = ()
+        if self.as_of is not None:
+            held = self._validity(rows, reference)
+            found = found if self.columns else tuple(c for c in found if c.name.lower() not in VALIDITY)
+            if not found:
+                raise Wrong("look_up gives no column; name some with columns=[…]")
+        reads = frozenset((*self.keys, *names(found), *names(ordered), *names(held)))
         return Shape(once((*rows, *found)), reads, frozenset())
+
+    def _validity(self, rows: Schema, reference: Schema) -> tuple[Column, ...]:
+        """The columns that say when a version held, and the time of a row."""
+        at = column(rows, self.as_of or "")
+        known = {each.name.lower() for each in reference}
+        for name in (VALID_FROM, VALID_TO):
+            if name not in known:
+                raise Wrong(
+                    f"as_of needs a reference with {VALID_FROM} and {VALID_TO}, as scd2 makes them; `{name}` is missing"
+                )
+            if not same_type(at, column(reference, name)):
+                raise Wrong(
+                    f"`{at.name}` is {at.type} and `{name}` {column(reference, name).type}; cast one with derive"
+                )
+        if self.order:
+            raise Wrong("with as_of=… it is known which version counts; leave out order")
+        return at, column(reference, VALID_FROM), column(reference, VALID_TO)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.flows.activities.base import Activity, Shape, Sql, Wrong, column, names, once, pick
+from penstock.flows.activities.combine import CURRENT, VALID_FROM, VALID_TO
 from penstock.model.schema import Column, Schema
 
-VALID_FROM, VALID_TO, CURRENT = "valid_from", "valid_to", "is_current"
 CHANGE = "change"
 
 
