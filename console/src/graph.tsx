@@ -205,7 +205,7 @@ export function GraphView({ search }: { search: string }) {
         g.moveTo(x1, y1)
         g.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2)
       }
-      g.strokeStyle = strong ? ink : dark ? 'rgba(200,210,220,.26)' : 'rgba(70,80,95,.26)'
+      g.strokeStyle = strong ? ink : dark ? 'rgba(200,210,220,.4)' : 'rgba(60,70,85,.4)'
       if (strong) g.lineWidth = Math.max(1.6, 1.6 / scale)
       g.stroke()
     }
@@ -284,11 +284,12 @@ export function GraphView({ search }: { search: string }) {
         g.beginPath()
         g.arc(cards || names ? x + BOX_W - 11 : x + BOX_W / 2, cards ? y + 14 : y + BOX_H / 2, r, 0, 7)
         g.lineWidth = cards ? 1.5 : Math.max(1.5, 1 / scale)
+        const over = level === 'late' || level === 'over' ? (dark && level === 'over' ? '#15181c' : '#fff') : names && !(dark && level === 'none') ? '#15181c' : ink
         if (runs) {
-          g.fillStyle = ink
+          g.fillStyle = names ? over : ink
           g.fill()
           g.strokeStyle = dark ? '#15181c' : '#fff'
-        } else g.strokeStyle = ink
+        } else g.strokeStyle = names ? over : ink
         if (runs || cards || names) g.stroke()
       }
       g.globalAlpha = 1

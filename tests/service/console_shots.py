@@ -61,7 +61,7 @@ def shoot(opened: Any, url: str, folder: Path, table: str, only: list[str], look
             page.wait_for_selector(".live")
             if name == "what-if" and look != "phone":
                 page.click("text=Compute")
-                page.wait_for_selector("text=/is advised|are too few/", timeout=60_000)
+                page.wait_for_selector("text=/is advised|are too few/", timeout=240_000)
             page.wait_for_timeout(1_500)
             whole = look == "phone" or name not in ("now", "time")
             page.screenshot(path=str(folder / f"{name}-{look}.png"), full_page=whole)

@@ -54,6 +54,7 @@ _MOST_EVENTS = 40_000
 _WITH_WHY = 6_000
 _MOST_MOVES = 4_000
 _MOST_ROWS = 200
+_UPDATES = 60
 
 
 class Retries(BaseModel):
@@ -187,7 +188,7 @@ class Console:
         return JSONResponse({"versions": [asdict(one) for one in found]})
 
     async def staleness(self, request: Request) -> Response:
-        """From when on it was complete up to where; with its target and the bound that is proven."""
+        """From when on it was complete up to where, and what its last updates took and why they ran."""
         name = await self._table(request)
         since_us = _whole(request, "since_us", 0, 1 << 62)
 
@@ -209,7 +210,15 @@ class Console:
                 for number, event in reversed(events)
                 if number > since
             ]
-            return {"table": name, "moves": curve(bodies, name), "all": len(events) < _MOST_MOVES}
+            with warehouse.store.read() as conn:
+                recent = warehouse.store.events_of(conn, planned, _BARS, 2 * _UPDATES)
+            plain_events = [(number, event.kind, asdict(event)) for number, event in recent]
+            return {
+                "table": name,
+                "moves": curve(bodies, name),
+                "all": len(events) < _MOST_MOVES,
+                "updates": bars(plain_events, 0, True),
+            }
 
         return JSONResponse(await _told(look))
 
