@@ -13,7 +13,7 @@ from penstock.control.events import BackfillRequested
 from penstock.control.views.explain import explain
 from penstock.control.views.requests import requests
 from penstock.control.views.status import status
-from penstock.model.tables import Feed, Source, Table
+from penstock.model.tables import AUTO, Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
 from tests.control.replay import replay
 from tests.control.schedule_world import World
@@ -369,6 +369,23 @@ def test_a_queue_puts_no_target_below_at_risk(target_us: int, waits: bool) -> No
         assert until is not None and came < until < came + target_us - 2 * SECOND_US
         run(world)
         assert world.now <= came + target_us + 90 * SECOND_US  # updates of this world end when they like
+
+
+def test_a_queue_whose_length_is_chosen_takes_what_targets_leave() -> None:
+    """The target of five minutes, less two passes of a and child, which take a second each; no target, no queue."""
+    for target_us, waits in ((5 * MINUTE_US, True), (3 * SECOND_US, False), (None, False)):
+        world = warehouse([base("a", queue_us=AUTO), view("child", "a", target_us=target_us)])
+        for table in world.state.tables.values():
+            table.cost.spread_s, table.cost.alpha_s, table.cost.beta_s = 0.0, 1.0, 0.0
+        late_file(world, "fa")
+        came = world.now
+        assert bool(world.decide()) != waits
+        if waits:
+            until = world.controller.wake_at_us
+            assert until == came + 5 * MINUTE_US - 4 * SECOND_US
+            late_file(world, "fa", 1)
+            assert run(world) == ["a", "child"]
+            assert made(world) == {"child": 2}
 
 
 def test_a_queue_does_not_keep_a_deadline_waiting() -> None:

@@ -14,8 +14,8 @@ from penstock.control.views.requests import requests
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_instant
 from penstock.requests.budget import MOST, below, share_us
+from penstock.requests.cadence import Restated
 from penstock.requests.job import Job
-from penstock.requests.tablestate import Restated
 from tests.control.replay import replay
 from tests.control.schedule_world import World
 
@@ -242,6 +242,31 @@ def test_a_replay_waits_for_known_times_too() -> None:
     assert replay(world.log) == []
 
 
+@pytest.mark.parametrize("patience_us", [2 * HOUR_US, None])
+def test_restatements_that_nobody_declared_are_learned(patience_us: int | None) -> None:
+    """`a` was restated on four Mondays at 1:00, `b` at 2:00. On the fifth whoever has patience waits for the second."""
+    tables = [replace(table, patience_us=patience_us) for table in warehouse(0)]
+    world = World(Random(1), [Feed("fa"), Feed("fb")], tables, tracks=4)
+    first = MONDAY // DAY_US * DAY_US - 8 * DAY_US
+    for feed in ("fa", "fb"):
+        world.deliver(feed, world.new_rows([first + n * DAY_US for n in range(5)]))
+    run(world)
+    for week in range(4):
+        for table, hour in (("a", 0), ("b", 1)):
+            world.now = MONDAY + 7 * week * DAY_US + hour * HOUR_US
+            restate(world, table, first)
+            run(world)
+    world.now = MONDAY + 28 * DAY_US
+    made = restate(world, "a", first)
+    assert made == (["a"] if patience_us else ["a", "both", "last"])
+    if patience_us:
+        told = explain(world.state, "both").waits
+        assert told is not None and "for b, restated Mondays 02:00" in told
+        world.now += HOUR_US
+        assert restate(world, "b", first) == ["b", "b2", "both", "last"]
+    assert replay(world.log) == []
+
+
 def test_what_is_not_near_is_not_waited_for() -> None:
     """On a Tuesday the next Monday is far; on a Sunday evening it is near, at 22:30 for 1:00 and 2:00."""
     for when, waits in (("2024-03-05 01:00", False), ("2024-03-10 22:30", True)):
@@ -272,7 +297,7 @@ def test_a_chain_shares_its_budget_unevenly() -> None:
     world, _ = settled(patience_us=HOUR_US, target_us=30 * MINUTE_US)
     each_takes_a_second(world)
     for name in ("a", "b"):
-        world.state.tables[name].restated = Restated(0, 10 * MINUTE_US, 3)
+        world.state.tables[name].restated = Restated(gaps_us=[10 * MINUTE_US])
     chain = below(world.state, "both")
     assert chain is not None
     budget_us = 30 * MINUTE_US - int((2 + 2 * sqrt(2) * 0.12533) * SECOND_US)
@@ -287,7 +312,7 @@ def test_a_chain_shares_its_budget_unevenly() -> None:
     world = World(Random(1), [Feed("fa"), Feed("fb"), Feed("fc")], tables, tracks=4)
     each_takes_a_second(world)
     for name, gap_us in (("a", HOUR_US), ("b", HOUR_US), ("c", MINUTE_US)):
-        world.state.tables[name].restated = Restated(0, gap_us, 3)
+        world.state.tables[name].restated = Restated(gaps_us=[gap_us])
     chain = below(world.state, "both")
     assert chain is not None
     share = share_us(world.state, chain)

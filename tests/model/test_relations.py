@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.grain import WHOLE, Grain, parse_grain
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
-from penstock.model.relations import SAME, Everything, PartitionMap, Window, default_relation, parse_relation
+from penstock.model.relations import SAME, Everything, PartitionMap, Window, Windows, default_relation, parse_relation
 from penstock.model.time import DAY_US, parse_instant
 
 HOUR, DAY, WEEK, MONTH = (parse_grain(name) for name in ("hour", "day", "week", "month"))
@@ -27,7 +27,10 @@ GRAINS = [
 ]
 grains = st.sampled_from(GRAINS)
 windows = st.tuples(st.integers(-3, 2), st.integers(1, 4)).map(lambda w: Window(w[0], w[0] + w[1]))
-relations = st.one_of(windows, st.just(Everything()))
+# Counted in another grain, and with holes.
+counted = st.builds(lambda w, unit: Window(w.low, w.high, unit), windows, st.sampled_from(GRAINS[:-1]))
+several = st.lists(st.one_of(windows, counted), min_size=2, max_size=3).map(lambda parts: Windows(tuple(parts)))
+relations = st.one_of(windows, counted, several, st.just(Everything()))
 T0 = parse_instant("2024-02-25")
 SPAN = 12 * DAY_US
 instants = st.integers(T0, T0 + SPAN)
@@ -65,6 +68,28 @@ def test_both_ways_are_those_of_the_single_partitions(relation, source: Grain, t
     some = PartitionSet.of(*found).hull(source)
     each = [way.affected(partition(source, start)) for start in some.starts(source)]
     assert way.affected(some) == PartitionSet.of(*(i for part in each for i in part))
+
+
+@given(counted, st.sampled_from(GRAINS[:-1]), st.sampled_from(GRAINS[:-1]), instants)
+def test_required_counted_in_another_grain(window: Window, source: Grain, table: Grain, t: int) -> None:
+    """Of each unit that the partition touches, that which lies so many units away; and all between."""
+    unit, (start, end) = window.unit, table.hull(t, t + 1)
+    assert unit is not None
+    expected = EMPTY
+    for n in range(unit.ordinal(start), unit.ordinal(end - 1) + 1):
+        expected |= PartitionSet.of(source.hull(unit.start(n + window.low), unit.start(n + window.high)))
+    assert PartitionMap(window, source, table).required(partition(table, t)) == expected
+
+
+@given(relations, st.sampled_from(GRAINS[:-1]), st.sampled_from(GRAINS[:-1]), instants, instants)
+def test_a_partition_that_is_final_reads_nothing_new(relation, source: Grain, table: Grain, t: int, later: int) -> None:
+    """`confined` is sound: a table that is complete past a partition uses for it only what its sources have."""
+    way = PartitionMap(relation, source, table)
+    edge = way.carried(later)
+    start, end = table.hull(t, t + 1)
+    if way.confined and end <= edge:
+        used = way.required(PartitionSet.of((start, end)))
+        assert used.intervals[-1][1] <= later
 
 
 @given(windows, grains, grains)
@@ -126,6 +151,12 @@ def test_words_read_back(window: Window, grain: Grain) -> None:
         ("SELF - 1", DAY, DAY, True, Window(-1, 0)),
         ("SELF - 7 .. SELF - 1", DAY, DAY, True, Window(-7, 0)),
         ("previous", DAY, DAY, True, Window(-1, 0)),
+        ("DAY, DAY - 7", HOUR, DAY, False, Windows((Window(-7, -6), Window(0, 1)))),
+        ("DAY - 2, DAY - 1", DAY, DAY, False, Window(-2, 0)),
+        ("DAY - 2 .. DAY, PARTITION + 2", DAY, DAY, False, Windows((Window(-2, 1), Window(2, 3)))),
+        ("SELF - 7, SELF - 1", DAY, DAY, True, Windows((Window(-7, -6), Window(-1, 0)))),
+        ("DAY - 1", HOUR, HOUR, False, Window(-1, 0, DAY)),
+        ("DAY - 7 .. DAY - 1, MONTH", DAY, MONTH, False, Windows((Window(-7, 0, DAY), SAME))),
     ],
 )
 def test_relations_as_people_write_them(text: str, source: Grain, table: Grain, itself: bool, expected) -> None:
@@ -151,11 +182,14 @@ def test_relations_as_people_write_them(text: str, source: Grain, table: Grain, 
         ("HOUR.minutes()", HOUR, HOUR, False, "needs a source partitioned by minutes, but it is partitioned by hour"),
         (
             "HOUR - 1",
-            HOUR,
             DAY,
-            False,
-            "'HOUR - 1' counts in HOUR, but the table is partitioned by day: write DAY or PARTITION",
+            DAY,
+            True,
+            "'HOUR - 1' counts in HOUR, but the table is partitioned by day: write DAY or PARTITION or SELF",
         ),
+        ("DAY, everything", DAY, DAY, False, "'everything' leaves nothing to say beside it"),
+        ("DAY - 1 .. HOUR", DAY, DAY, False, "counts in two units; write both ends in one"),
+        ("SELF - 7, SELF", DAY, DAY, True, "a table can only read its own earlier partitions"),
         ("SELF - 1", DAY, DAY, False, "counts in SELF, but the table is partitioned by day"),
         ("DAY - 1 .. DAY - 3", DAY, DAY, False, "is an empty range; write the earlier end first"),
         (

@@ -10,13 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from penstock.model.grain import parse_grain
 from penstock.model.graph import Graph
 from penstock.model.partitions import EVERYTHING, PartitionSet
-from penstock.model.tables import Feed, Source, Table
+from penstock.model.relations import SAME, Relation, Window, Windows
+from penstock.model.tables import Feed, Source, Table, source_of
 from penstock.model.time import DAY_US
 
 Key = tuple[str, int]
-WINDOWS = [(0, 1), (0, 1), (0, 1), (-1, 0), (-2, 0), (-1, 1)]
+DAY = parse_grain("day")
+WINDOWS: list[Relation] = [SAME, SAME, SAME, Window(-1, 0), Window(-2, 0), Window(-1, 1)]
+WINDOWS.append(Windows((Window(-2, -1), SAME)))  # with a hole
 
 
 class Wrong(AssertionError):
@@ -41,12 +45,17 @@ class Shape:
             for n in self.partitions[name]:
                 read: list[Key] = []
                 for edge in graph.into[name]:
-                    window = edge.map.relation
+                    relation = edge.map.relation
                     if graph.tables[edge.source].partition == "none" or graph.tables[name].partition == "none":
                         read += [(edge.source, m) for m in self.partitions[edge.source]]
                     else:
-                        low, high = (window.low, window.high) if hasattr(window, "low") else (-self.days, self.days)
-                        read += [(edge.source, m) for m in self.partitions[edge.source] if n + low <= m < n + high]
+                        parts = relation.parts if isinstance(relation, Windows) else [relation]
+                        around = [(p.low, p.high) if isinstance(p, Window) else (-self.days, self.days) for p in parts]
+                        read += [
+                            (edge.source, m)
+                            for m in self.partitions[edge.source]
+                            if any(n + low <= m < n + high for low, high in around)
+                        ]
                 self.inputs[name, n] = read
                 for key in read:
                     self.readers.setdefault(key, []).append((name, n))
@@ -91,7 +100,7 @@ def random_shape(rng: Random, *, whole: bool = False) -> Shape:
         sources = []
         for source in rng.sample(tables, min(len(tables), rng.choice([1, 2, 2, 3]))):
             everything = "none" in (own, source.partition)
-            sources.append(Source(source.name, None if everything else rng.choice(WINDOWS)))
+            sources.append(source_of(source.name, None if everything else rng.choice(WINDOWS), DAY))
         if own == "day" and rng.random() < 0.2:
             sources.append(Source(f"t{n}", rng.choice([(-1, 0), (-2, 0), (-2, -1)])))
         tables.append(Table(f"t{n}", own, sources=tuple(sources)))

@@ -15,6 +15,7 @@ from penstock.control.events import (
 )
 from penstock.control.feeds import Feeds
 from penstock.model.partitions import PartitionSet
+from penstock.model.time import END_US
 from penstock.requests.job import FeedFile
 from penstock.requests.ledger import Ledger
 from penstock.requests.needs import restated
@@ -52,7 +53,10 @@ class Files:
             self.to_load(state, event.file)
 
     def file_rewritten(self, event: FileRewritten) -> None:
-        self.feeds.hear(event.feed, event.at_us)
+        upto_us = max((end for _, end in event.ranges), default=END_US)
+        if any(state.edge_us is None or upto_us >= state.edge_us for state in self._fed(event.feed)):
+            # What corrects the past says nothing of whether the feed delivers.
+            self.feeds.hear(event.feed, event.at_us)
         self.rewritten[event.feed] = self.rewritten.get(event.feed, 0) + 1
         for state in self._fed(event.feed):
             self.to_load(state, event.file)

@@ -309,11 +309,9 @@ class PremiseWatch:
         return f"`{name}` is staler than it can be though {UNEXPLAINED}: its feed may have held data back", "table"
 
     def _last_file_us(self, base: str) -> int | None:
-        table = self.controller.state.tables[base]
-        arrived = [file.arrived_us for file in table.files.values()]
-        if table.running is not None:
-            arrived += [file.arrived_us for file in table.running.job.files]
-        return max([*arrived, *([table.last_arrival_us] if table.last_arrival_us is not None else [])], default=None)
+        """When the feed of a table delivered last. Old files that come with other content tell nothing of that."""
+        known = self.controller.state.feeds.get(self.controller.state.graph.tables[base].feed or "")
+        return known.heard.last_us if known is not None else None
 
     def _renewed(self, now_us: int, model: Model) -> Iterator[Event]:
         state = self.controller.state
@@ -322,10 +320,12 @@ class PremiseWatch:
         if state.faults.open:
             return
         if self._unclean:
-            # Whether a track is free, and no released update waits for one.
+            # Whether a track is free, and no released update waits for one, or for the one before it of the same table.
             asked = self._modes.fork()
             asked.advance(now_us)
-            if len(state.on_tracks) >= state.tracks or next(asked.released(), None) is not None:
+            known = {state.graph.updated_as.get(each.job.table, "") for each in state.on_tracks.values()}
+            waits = any(asked[name].runs and asked[name].next_us <= now_us for name in known & model.known.keys())
+            if len(state.on_tracks) >= state.tracks or waits or next(asked.released(), None) is not None:
                 return
             self._unclean, self._clean_us = False, now_us
         bounds = self.bounds()

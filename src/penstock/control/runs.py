@@ -304,7 +304,7 @@ class Runs:
             state.counts.quarantined_rows = publication.quarantined_rows
         state.small_files += publication.files
         if self._is_restated(state, publication, job):
-            state.restated.note(at_us)
+            state.restated.note(at_us, self._came(job))
         begin = publication.begin_us
         if begin is None and not state.table.is_origin:
             begin = self.ledger.begin(name)  # no rows as yet, but that is known from there on
@@ -332,6 +332,12 @@ class Runs:
         if state.edge_us is not None and (edge is None or edge < state.edge_us):
             self.propagation.move_back(state, edge, at_us)
             self.backfills.settle_all(at_us)
+
+    def _came(self, job: Job) -> set[int]:
+        """When that came for which a job was: its files, and what users asked for."""
+        asked = (self.ledger.requests.get(number) for piece in job.pieces for number in piece.need.requests)
+        came = {request.at_us for request in asked if request is not None and request.table == job.table}
+        return came | {file.arrived_us for file in job.files}
 
     def _is_restated(self, state: TableState, publication: PublishedTable, job: Job) -> bool:
         """Whether old rows of a table changed by something from outside."""

@@ -20,16 +20,17 @@ from penstock.model.cost import CostModel
 from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
 from penstock.model.partitions import IntervalMap, PartitionSet
-from penstock.model.tables import Feed, Source, Table
+from penstock.model.tables import Feed, Part, Source, Table
 from penstock.queries.demand import Demand
+from penstock.requests.cadence import Restated
 from penstock.requests.job import FeedFile, Job
 from penstock.requests.ledger import UserRequest
 from penstock.requests.needs import Need, Piece, pending
-from penstock.requests.tablestate import Restated, Running, TableState, UpdateCounts
+from penstock.requests.tablestate import Running, TableState, UpdateCounts
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 17
+FORMAT = 18
 
 _PLAIN = (
     "edge_us",
@@ -181,7 +182,12 @@ def _dump_table(table: TableState) -> dict[str, Any]:
 def _load_table(data: dict[str, Any]) -> TableState:
     spec = data["table"]
     sources = tuple(
-        Source(source["table"], source["window"] and (source["window"][0], source["window"][1]), source["waits"])
+        Source(
+            source["table"],
+            source["window"] and (source["window"][0], source["window"][1]),
+            source["waits"],
+            tuple(Part(*part) for part in source["parts"]),
+        )
         for source in spec["sources"]
     )
     spec = {**spec, "sources": sources, **{name: tuple(spec[name]) for name in _NAMES}}
@@ -297,5 +303,12 @@ def _lists(data: dict[str, Any]) -> dict[str, Any]:
     return {
         **data,
         **{name: list(data[name]) for name in _NAMES},
-        "sources": [{**source, "window": source["window"] and list(source["window"])} for source in data["sources"]],
+        "sources": [
+            {
+                **source,
+                "window": source["window"] and list(source["window"]),
+                "parts": [list(p) for p in source["parts"]],
+            }
+            for source in data["sources"]
+        ],
     }

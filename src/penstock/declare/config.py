@@ -35,6 +35,7 @@ from penstock.declare.values import (
     Positive,
     Propagate,
     QueryPolicy,
+    Queue,
     Reason,
     Restated,
     StoreUrl,
@@ -114,7 +115,7 @@ class FeedConfig(Strict):
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
     restated: Restated | None = None
-    queue: Duration | None = None
+    queue: Queue | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
 
@@ -170,7 +171,7 @@ class TableConfig(Strict):
     # When its old partitions are stated anew: what is made from it may wait for that.
     restated: Restated | None = None
     # How long reasons to update it are collected after the first of them.
-    queue: Duration | None = None
+    queue: Queue | None = None
     # Of a table that others make: what it is made from, where its rows are, how the outside job is told of a work order, and
     # how long it may take.
     kind: Literal["external"] | None = None

@@ -71,7 +71,7 @@ class Placing:
         if source.window is None or source.table not in self.moved:
             return True
         needs = self.needs(source.table)
-        return source.window[0] <= needs.low and needs.high <= source.window[1]
+        return source.reads(needs.low, needs.high)
 
     def doubt(self, source: Source) -> str:
         """Why it is not known which partitions of a source the rows come from; empty if it is."""

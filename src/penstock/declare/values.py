@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from penstock.declare.problems import did_you_mean
 from penstock.flows.ordering import ORDERS
 from penstock.model.grain import parse_grain, zone_of
+from penstock.model.tables import AUTO
 from penstock.model.time import parse_duration
 from penstock.model.timetable import parse_timetable
 from penstock.queries.live import find_live_policy
@@ -33,6 +34,10 @@ def _duration(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(f'{value} has no unit; write for example "{value}s" or "{value}m"')
     raise ValueError(f'{value!r} is not a duration; write for example "30s", "5m", "1h30m" or "2d"')
+
+
+def _queue(value: Any) -> Any:
+    return AUTO if value == "auto" else _duration(value)
 
 
 def _partition(value: Any) -> Any:
@@ -204,6 +209,7 @@ def _flow_order(value: Any) -> Any:
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 FlowOrder = Annotated[str, BeforeValidator(_flow_order)]
 Duration = Annotated[int, BeforeValidator(_duration)]
+Queue = Annotated[int, BeforeValidator(_queue)]
 Period = Annotated[int, BeforeValidator(_duration), Field(gt=0)]
 Partition = Annotated[str, BeforeValidator(_partition)]
 Name = Annotated[str, BeforeValidator(_name)]

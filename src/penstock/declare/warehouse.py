@@ -41,9 +41,9 @@ from penstock.declare.project import Declarations
 from penstock.declare.sql.view import SqlProblem, source_lines
 from penstock.model.grain import WHOLE, Grain, parse_grain
 from penstock.model.graph import CycleError, Graph
-from penstock.model.relations import Everything, Relation, default_relation, parse_relation
+from penstock.model.relations import Relation, default_relation, parse_relation
 from penstock.model.schema import Schema
-from penstock.model.tables import ALL, Feed, Source, Table
+from penstock.model.tables import ALL, Feed, Source, Table, source_of
 from penstock.model.time import DAY_US
 
 __all__ = ["Definition", "Definitions", "check_project", "load_warehouse"]
@@ -313,8 +313,8 @@ class _Checker:
         found: list[Source] = []
         for name in read:
             relation = self._relation(declaration, name, grain)
-            window = None if relation is None or isinstance(relation, Everything) else (relation.low, relation.high)
-            found.append(Source(name, window, config.waits.get(name, config.waits.get("*", True))))
+            waits = config.waits.get(name, config.waits.get("*", True))
+            found.append(source_of(name, relation, grain or WHOLE, waits))
         if declaration.name in read and config.columns is None and "columns" not in declaration.broken:
             example = 'columns = "router string, day timestamp, bytes bigint"'
             message = (
@@ -372,7 +372,7 @@ class _Checker:
             return None
         try:
             if given is not None:
-                return parse_relation(given, theirs, grain, itself=itself)
+                return parse_relation(given, theirs, grain, itself=itself, zone=self.zone)
             if itself:
                 raise ValueError(
                     f'a table that reads itself must say which of its earlier partitions: sources = {{ {source} = "SELF - 1" }}'

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from penstock.model.grain import Grain, parse_grain
-from penstock.model.relations import Everything, PartitionMap, Relation, Window
-from penstock.model.time import DAY_US, MINUTE_US
+from penstock.model.grain import Fixed, Grain, nested, parse_grain
+from penstock.model.relations import Everything, PartitionMap, Relation, Window, Windows
+from penstock.model.time import DAY_US, HOUR_US, MINUTE_US
 from penstock.model.timetable import Timetable, parse_timetable
 
 Mode = Literal["append", "snapshot"]
@@ -17,6 +17,7 @@ When = Literal["continuous", "closed"]
 Overrun = Literal["queue", "preempt", "skip"]
 # Which changes of its sources a table takes up: all, or those with one of these reasons; new rows have the reason `new`.
 ALL = ("all",)
+AUTO = -1
 NEW = "new"
 
 
@@ -48,6 +49,15 @@ class Feed:
         return next(fits, "")
 
 
+class Part(NamedTuple):
+    """A window that is one of several, or counted in another grain than the reader's own (if there is a name of one)."""
+
+    low: int
+    high: int
+    grain: str = ""
+    zone: str = "UTC"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One table that another reads, and which of its partitions: a window in partitions of the reader, or all."""
@@ -56,10 +66,67 @@ class Source:
     window: tuple[int, int] | None = None
     # Whether its time holds the reader back: if not, it is read as it is, as one without time.
     waits: bool = True
+    # What is read exactly, if a single window of the reader's partitions is only around it.
+    parts: tuple[Part, ...] = ()
 
     @property
     def relation(self) -> Relation:
-        return Everything() if self.window is None else Window(*self.window)
+        if self.window is None:
+            return Everything()
+        found = [
+            Window(part.low, part.high, _grain(part.grain, part.zone) if part.grain else None) for part in self.parts
+        ]
+        return Windows(tuple(found)) if len(found) > 1 else found[0] if found else Window(*self.window)
+
+    def reads(self, low: int, high: int) -> bool:
+        """Whether it certainly reads all of these partitions, counted from the reader's own."""
+        if self.window is None:
+            return True
+        own = [(part.low, part.high) for part in self.parts if not part.grain] if self.parts else [self.window]
+        # Whatever lies around the partition has all of it.
+        around = (low, high) == (0, 1) and any(part.low <= 0 < part.high for part in self.parts if part.grain)
+        return around or any(first <= low and high <= last for first, last in own)
+
+
+def source_of(table: str, relation: Relation | None, grain: Grain, waits: bool = True) -> Source:
+    """A source that is read so by a table of some partitioning."""
+    if relation is None or isinstance(relation, Everything):
+        return Source(table, None, waits)
+    windows = relation.parts if isinstance(relation, Windows) else (relation,)
+    around = [_around(window, grain) for window in windows]
+    hull = min(low for low, _ in around), max(high for _, high in around)
+    if len(windows) == 1 and windows[0].unit is None:
+        return Source(table, hull, waits)
+    parts = [
+        Part(each.low, each.high)
+        if each.unit is None
+        else Part(each.low, each.high, each.unit.name, getattr(each.unit, "zone", "UTC"))
+        for each in windows
+    ]
+    return Source(table, hull, waits, tuple(parts))
+
+
+# How long partitions by the calendar are, in days; each may have an hour or two more or less.
+_DAYS = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}
+
+
+def _lengths_us(grain: Grain) -> tuple[int, int]:
+    if isinstance(grain, Fixed):
+        return grain.width_us, grain.width_us
+    shortest, longest = _DAYS[grain.name]
+    return shortest * DAY_US - 2 * HOUR_US, longest * DAY_US + 2 * HOUR_US
+
+
+def _around(window: Window, grain: Grain) -> tuple[int, int]:
+    """A window of a table's own partitions around one that may be counted in another grain."""
+    unit = window.unit
+    if unit is None:
+        return window.low, window.high
+    shortest, longest = _lengths_us(grain)[0], _lengths_us(unit)[1]
+    inside = longest // shortest  # so many more, as it begins and ends with a whole unit
+    before, after = -min(0, window.low) * longest, max(0, window.high - 1) * longest
+    last = 0 if window.high <= 0 and nested(grain, unit) else 1 + inside - (-after // shortest)
+    return -(inside - (-before // shortest)), last
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +192,7 @@ class Table:
     # When its old partitions are stated anew, as a timetable; empty if nobody knows.
     restated: str = ""
     # How long reasons to update are collected after the first of them: files and requests of a base table, late changes
-    # of a view.
+    # of a view. `AUTO`: as long as the freshness targets below leave time for.
     queue_us: int = 0
     # Why what computes it was changed the last time.
     reason: str = ""

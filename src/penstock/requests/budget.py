@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import floor, log10
 
+from penstock.model.tables import AUTO
 from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.requests.closure import Duration, longest
 from penstock.requests.needs import Piece
@@ -125,11 +126,12 @@ def below(state: RequestView, name: str) -> Below | None:
     return Below(name, takes, readers)
 
 
-def share_us(state: RequestView, chain: Below) -> int | None:
-    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none."""
+def share_us(state: RequestView, chain: Below, passes: int = 1) -> int | None:
+    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none. With two
+    `passes` each table on the way may also be busy first."""
     tables = state.graph.tables
     budgets = sorted(
-        (target / SECOND_US - takes.at_most_s(), name)
+        (target / SECOND_US - passes * takes.at_most_s(), name)
         for name, takes in chain.takes.items()
         if (target := tables[name].target_us) is not None
     )
@@ -217,7 +219,13 @@ def closes_us(state: RequestView, table: TableState) -> int | None:
         return None
     opened = min(times)
     chain = below(state, table.table.name)
-    limits = [opened + length, *(latest_start_us(state, piece, chain) for piece in late)]
-    if arrived is not None and chain is not None and (share := share_us(state, chain)) is not None:
-        limits.append(arrived + share)
+    limits = [latest_start_us(state, piece, chain) for piece in late]
+    share = share_us(state, chain, 2 if length == AUTO else 1) if chain is not None else None
+    if length == AUTO and share is None:
+        return None  # no target says how long
+    if length != AUTO:
+        limits.append(opened + length)
+    if share is not None and (arrived is not None or length == AUTO):
+        oldest = [piece.need.oldest_us for piece in late]
+        limits.append(min(oldest + ([arrived] if arrived is not None else [])) + share)
     return min(limits)

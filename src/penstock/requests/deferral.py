@@ -4,8 +4,8 @@ A table waits anyway for changes that are no newer than its own (`in_flight`). I
 and everything made from it is updated once instead of twice (Xu, Gao, Davidson 2023, Sec. 4.2):
 
 * for one that is on its way, as long as its `patience` lasts;
-* for one that is known to come, because a table above is restated at known times (`restated = "Mon 02:00"`): if that is
-  near, until it has come through, or has not come in its time.
+* for one that is known to come, because a table above is restated at known times (`restated = "Mon 02:00"`, or, within its
+  patience, times that were learned): if that is near, until it has come through, or has not come in its time.
 
 Never past the deadline of a request, nor so long that a freshness target of a table below is put at risk. What it costs that tables are
 late can be said (`late_cost`). The decision is the exact one of `closure` over the tables below, and of the time that a target leaves a table takes its share
@@ -25,7 +25,8 @@ from math import inf
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import END_US, HOUR_US, SECOND_US
-from penstock.requests.budget import Below, below, run_time, share_us
+from penstock.model.timetable import Timetable
+from penstock.requests.budget import MOST, Below, below, run_time, share_us
 from penstock.requests.closure import Duration, decide, longest
 from penstock.requests.in_flight import InFlight
 from penstock.requests.needs import Need, Piece
@@ -75,7 +76,8 @@ def defer(
     if not late:
         return None
     moving = (settling or InFlight(state)).before(table, table.seen_us)
-    if not moving.since and name not in state.graph.restated:
+    above = _restated_above(state, table)
+    if not moving.since and not above:
         return None
     chain = below(state, name)
     if chain is None:
@@ -86,7 +88,7 @@ def defer(
     restated: dict[str, str] = {}
     moves = False
     for piece in late:
-        coming = list(_known(state, table, piece.need.at_us, moving.by))
+        coming = list(_known(state, table, above, piece.need.at_us, moving.by))
         limit = piece.need.at_us + (table.table.patience_us or 0)
         until = min(max([limit, *(each.there_us for each in coming)]), *_latest_starts(state, piece, chain))
         if until <= state.now_us:
@@ -145,14 +147,28 @@ def _saves(
     return choice.updates if choice.waits else 0
 
 
-def _known(state: RequestView, table: TableState, after_us: int, moving: Set[str]) -> Iterator[Coming]:
+def _restated_above(state: RequestView, table: TableState) -> list[tuple[str, Timetable]]:
+    """The tables above that are restated at times which are declared, or, as far as patience was asked for, learned."""
+    name, patience = table.table.name, table.table.patience_us
+    said = state.graph.restated.get(name, frozenset()) if patience != 0 else frozenset()
+    found = [(above, timetable) for above in sorted(said) if (timetable := state.tables[above].table.timetable)]
+    others = state.graph.ancestors[name] if patience else ()
+    for above in sorted(others) if len(others) <= MOST else ():
+        source = state.tables[above]
+        if above not in said and (timetable := source.restated.timetable(source.table.zone)):
+            found.append((above, timetable))
+    return found
+
+
+def _known(
+    state: RequestView, table: TableState, known: Iterable[tuple[str, Timetable]], after_us: int, moving: Set[str]
+) -> Iterator[Coming]:
     """Restatements of tables above that come near after a change; each at its next time only."""
     name, patience = table.table.name, table.table.patience_us
     nearby_us = NEARBY_US if patience is None else patience
-    for above in sorted(state.graph.restated.get(name, ())) if nearby_us else ():
+    for above, timetable in known:
         source = state.tables[above]
-        timetable = source.table.timetable
-        if timetable is None or source.failed:
+        if source.failed:
             continue
         last_us = source.restated.last_us
         # The one whose time it is when the change comes; if it has come, the next.

@@ -10,7 +10,7 @@ from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
 from penstock.model.partitions import IntervalMap, PartitionSet
 from penstock.model.tables import Table
-from penstock.model.time import SECOND_US
+from penstock.requests.cadence import Restated
 from penstock.requests.job import Anew, FeedFile, Job
 from penstock.requests.needs import Need, pending
 
@@ -42,26 +42,6 @@ class UpdateCounts:
     duplicates: int = 0
     joined: int = 0
     held: int = 0
-
-
-@dataclass(slots=True)
-class Restated:
-    """How often old partitions of a table change by what comes from outside: late rows, corrections, requests."""
-
-    last_us: int | None = None
-    # The mean time between two, of the last few; 0 while nothing is known.
-    gap_us: int = 0
-    count: int = 0
-
-    def note(self, at_us: int) -> None:
-        if self.last_us is not None and at_us > self.last_us:
-            self.count = min(self.count + 1, 16)
-            self.gap_us += (at_us - self.last_us - self.gap_us) // self.count
-        self.last_us = max(at_us, self.last_us or at_us)
-
-    @property
-    def rate_per_s(self) -> float:
-        return SECOND_US / self.gap_us if self.gap_us else 0.0
 
 
 @dataclass(slots=True)

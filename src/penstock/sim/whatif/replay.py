@@ -22,7 +22,7 @@ from penstock.control.state import State
 from penstock.errors import PenstockError
 from penstock.model.cost import CostModel
 from penstock.model.partitions import Interval, PartitionSet
-from penstock.model.tables import Source, Table
+from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, SECOND_US, format_duration, parse_duration
 from penstock.requests.job import Job, PublishedTable
 from penstock.requests.needs import changed_by
@@ -88,7 +88,7 @@ class Changes:
 
 def _copy(table: Table, name: str) -> Table:
     # One that reads its own past must read its own, not that of the other.
-    sources = tuple(Source(name if s.table == table.name else s.table, s.window) for s in table.sources)
+    sources = tuple(replace(s, table=name) if s.table == table.name else s for s in table.sources)
     return replace(table, name=name, sources=sources)
 
 
