@@ -26,7 +26,7 @@ from penstock.control.state import State
 from penstock.control.views.explain import Explanation, explain
 from penstock.control.views.health import FeedHealth, feed_healths
 from penstock.control.views.inputs import WaitingRows
-from penstock.control.views.recovery import Recovery, assumed, broken, guarantees, recoveries
+from penstock.control.views.recovery import Assumed, Recovery, assumed, broken, guarantees, recoveries
 from penstock.control.views.requests import RequestStatus, requests
 from penstock.control.views.savings import Savings, savings
 from penstock.control.views.status import TableStatus, status
@@ -61,6 +61,7 @@ from penstock.model.time import parse_instant
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
 from penstock.scheduling.recovery.guarantees import Report, Violation
+from penstock.scheduling.recovery.proposal import Proposal, propose
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -138,6 +139,8 @@ class Bounds:
     policy: str
     violated: list[Violation]
     state: State
+    # What they are the bounds of.
+    assumed: Assumed
 
 
 class Warehouse:
@@ -502,7 +505,16 @@ class Warehouse:
         graph = self.declared.graph
         report, _ = guarantees(graph, learned, number, policy, outage_us=outage_us, feeds=state.feeds, cores=cores)
         found = assumed(graph, learned, number, policy, feeds=state.feeds, cores=cores)
-        return Bounds(report, policy, broken(state, found, self.clock.now_us()), state)
+        return Bounds(report, policy, broken(state, found, self.clock.now_us()), state, found)
+
+    def recovery_proposal(self, bounds: Bounds, outage_us: int) -> Proposal | None:
+        """Recovery periods with which all tables have recovered sooner after such an outage; None if nothing of that is proven."""
+        found, graph = bounds.assumed, self.declared.graph
+        if found.ground.doubt or found.ground.unknown or found.policy.plain:
+            return None
+        told = bounds.report.guarantees
+        targets = {each.table: each.target_us for each in told if each.target_us is not None and each.bound is not None}
+        return propose(found.model, targets, graph.inherited, outage_us)
 
     def recording(self) -> Recording:
         """The log, as what-if replays it, with what is declared now: tables that are new are part of what is tried."""

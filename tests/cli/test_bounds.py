@@ -78,3 +78,40 @@ def test_other_tracks_and_bad_options(tmp_path: Path) -> None:
     found = json.loads(run("bounds", "-p", str(folder), "--tracks", "5", "--json").stdout)
     assert found["tracks"] == 5
     assert "is not a duration" in run("bounds", "-p", str(folder), "--outage", "soon", code=2).output
+
+
+TWO_MORE = """
+[feeds.alerts]
+path = "landing/alerts/*.csv"
+format = "csv"
+columns = "router string, ts timestamp"
+time = "ts"
+period = "1m"
+partition = "hour"
+freshness = "3m50s"
+cost = "10s"
+guarantee = true
+"""
+
+
+def test_recovery_periods_that_are_proposed_give_what_is_printed(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    settings = folder / "penstock.toml"
+    settings.write_text(settings.read_text() + TWO_MORE)
+    arguments = ("bounds", "-p", str(folder), "--outage", "2h")
+    assert "after how long an outage?" in run("bounds", "-p", str(folder), "--propose", code=2).output
+    found = json.loads(run(*arguments, "--propose", "--json").stdout)["proposal"]
+    assert (found["missed"], found["would_miss"]) == (1, 0) or found["would_us"] < found["mean_us"]
+    shown = run(*arguments, "--propose").output
+    text = settings.read_text()
+    for each in found["tables"]:
+        assert each["proposed_us"] > each["recovery_us"]
+        line = f'recovery = "{each["proposed_us"] // 1_000_000}s"'
+        assert line in shown or each["proposed_us"] >= 60_000_000
+        text = text.replace(f"[feeds.{each['table']}]\n", f"[feeds.{each['table']}]\n{line}\n")
+    settings.write_text(text)
+    then = json.loads(run(*arguments, "--json").stdout)
+    recovers = [each["would_us"] for each in found["tables"]]
+    assert then["all_recovered_us"] == max(recovers)
+    assert all(g["verdict"] == "proven" for g in then["guarantees"] if g["target_us"] is not None)
+    assert "no recovery periods were found" in run(*arguments, "--propose").output

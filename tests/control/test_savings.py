@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from penstock.control.events import BackfillRequested
+from penstock.control.hindsight import in_hindsight
 from penstock.control.snapshot import dump, load
 from penstock.control.views.savings import savings
-from penstock.model.time import DAY_US
+from penstock.model.time import DAY_US, HOUR_US, MINUTE_US
 from tests.control.schedule_world import World
-from tests.control.test_at_most_once import DAY_1, base, start_all, view, warehouse
+from tests.control.test_at_most_once import DAY_1, base, late_file, start_all, view, warehouse
 from tests.control.test_holding import run
+from tests.requests.live_world import LiveDriver
 
 
 def backfill(world: World, table: str, first: int, last: int, reason: str = "") -> None:
@@ -41,6 +45,43 @@ def test_every_fate_is_counted() -> None:
     total = savings(world.state)[-1]
     assert total.table == "" and total.reasons == sum(row.reasons for row in savings(world.state)[:-1])
     assert savings(load(dump(world.state))) == savings(world.state)
+
+
+@pytest.mark.parametrize(("target_us", "least"), [(None, 1), (HOUR_US, 1), (MINUTE_US, 2)])
+def test_what_hindsight_would_have_made(target_us: int | None, least: int) -> None:
+    """Two changes of one day, ten minutes apart: one update is enough for whoever may be late by so much."""
+    world = warehouse([base("a"), view("b", "a"), view("c", "b", target_us=target_us)])
+    for _ in range(2):
+        late_file(world, "fa")
+        run(world)
+        world.now += 10 * MINUTE_US
+    found = {row.table: row for row in savings(world.state, in_hindsight(world.log))}
+    assert [(found[name].made, found[name].least) for name in "bc"] == [(2, least), (2, least)]
+
+
+def test_where_merged_reasons_came_from() -> None:
+    world = warehouse([base("a"), base("x"), view("b", "a"), view("c", "a"), view("d", "b", "c"), view("e", "d", "x")])
+    backfill(world, "a", 0, 1)  # comes to d by two ways
+    run(world)
+    assert in_hindsight(world.log).merged == {"same origin": 1}
+    backfill(world, "b", 0, 1)
+    backfill(world, "c", 0, 1)  # both are made from a
+    backfill(world, "x", 0, 1)
+    run(world)
+    found = in_hindsight(world.log).merged
+    assert found["same ancestor"] == 1 and found["independent"] == 1
+
+
+def test_no_schedule_makes_less_than_hindsight() -> None:
+    made = least = 0
+    for seed in range(60):
+        driver = LiveDriver(seed)
+        driver.run(4)
+        past = in_hindsight(driver.world.log)
+        for row in savings(past.state, past)[:-1]:
+            assert row.least <= row.made, (seed, row)
+            made, least = made + row.made, least + row.least
+    assert least < made < 3 * least
 
 
 def test_what_a_pending_reason_says_already_is_a_duplicate() -> None:

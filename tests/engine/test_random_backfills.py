@@ -22,11 +22,11 @@ pytestmark = pytest.mark.spark
 DAYS = 9
 # What is read, and which days of the source that is for the day `d`.
 WINDOWS = {
-    "DAY": "at = d",
-    "DAY - 1": "at = d - to_days(1)",
-    "DAY - 2 .. DAY": "at BETWEEN d - to_days(2) AND d",
-    "DAY, DAY - 3": "at IN (d, d - to_days(3))",
-    "WEEK - 1, DAY": "(at = d OR date_trunc('week', at) = date_trunc('week', d) - to_days(7))",
+    "DAY": "its = d",
+    "DAY - 1": "its = d - to_days(1)",
+    "DAY - 2 .. DAY": "its BETWEEN d - to_days(2) AND d",
+    "DAY, DAY - 3": "its IN (d, d - to_days(3))",
+    "WEEK - 1, DAY": "(its = d OR date_trunc('week', its) = date_trunc('week', d) - to_days(7))",
 }
 
 
@@ -88,7 +88,7 @@ class RandomShop:
         for name, sources in self.reads.items():
             parts = " UNION ALL ".join(
                 f"SELECT d, k, v + {n} AS v FROM days "
-                f"JOIN (SELECT *, date_trunc('day', day) AS at FROM {source}) ON {WINDOWS[window]}"
+                f"JOIN (SELECT *, date_trunc('day', day) AS its FROM {source}) ON {WINDOWS[window]}"
                 for n, (source, window) in enumerate(sources.items())
             )
             con.execute(f"CREATE VIEW {name} AS SELECT d AS day, k, sum(v)::BIGINT AS v FROM ({parts}) GROUP BY 1, 2")

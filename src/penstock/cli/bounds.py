@@ -20,6 +20,7 @@ from penstock.control.views.health import clock
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
 from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
+from penstock.scheduling.recovery.proposal import Proposal
 
 _COLOUR = {
     "proven": "green",
@@ -44,6 +45,9 @@ def bounds(
     verify: Annotated[
         bool, typer.Option("--verify", help="Whether the log kept what was promised, and by what margin.")
     ] = False,
+    proposed: Annotated[
+        bool, typer.Option("--propose", help="With --outage: recovery periods with which all have recovered sooner.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """How stale each table can become and how long recovery can take; which freshness targets that proves."""
@@ -52,9 +56,15 @@ def bounds(
         if verify:
             _verify(project, json)
             return
+        if proposed and length_us is None:
+            raise typer.BadParameter("--propose: after how long an outage? for example --outage 2h")
         with open_warehouse(project) as warehouse:
             found = warehouse.bounds(length_us, tracks)
             report, violated, state = found.report, found.violated, found.state
+            proposal = warehouse.recovery_proposal(found, length_us) if proposed and length_us is not None else None
+        if proposed:
+            _tell_proposal(proposal, outage or "", json)
+            return
     if json:
         print_json(
             {
@@ -112,6 +122,34 @@ def _print_audit(audit: Audit, zone: tzinfo) -> None:
         out.print(Text(f"{when}: {said}", style="bold red"))
     if audit.margins and not audit.broken:
         out.print("every promise was kept, or was told to be void before", style="green")
+
+
+def _tell_proposal(found: Proposal | None, outage: str, json: bool) -> None:
+    if json:
+        print_json({"proposal": asdict(found) if found is not None else None})
+        return
+    if found is None:
+        out.print("no end of a recovery is proven, so there is nothing to compare: `penstock bounds` says why")
+        return
+    if (found.would_miss, found.would_us) >= (found.missed, found.mean_us):
+        out.print("no recovery periods were found with which all have recovered sooner than with those of now")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("table")
+    for column in ("recovers in", "would in", "recovery", "write"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for each in found.tables:
+        times = (format_duration(us) if us is not None else "-" for us in (each.recovers_us, each.would_us))
+        new = f'recovery = "{_plain(each.proposed_us)}"' if each.proposed_us != each.recovery_us else ""
+        table.add_row(each.table, *times, format_duration(each.recovery_us), new)
+    out.print(table)
+    said = f"after an outage of {outage} of all feeds, by priority: {format_duration(round(found.would_us))} on average, {format_duration(round(found.mean_us))} as it is"
+    kept = f"; {found.missed - found.would_miss} more targets proven" if found.would_miss < found.missed else ""
+    out.print(Text(said + kept, style="dim"))
+
+
+def _plain(duration_us: int) -> str:
+    return format_duration(duration_us).replace(" ", "")
 
 
 def _duration(text: str | None) -> int | None:

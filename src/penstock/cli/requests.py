@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,10 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
+from penstock.control.hindsight import Relation, in_hindsight
 from penstock.control.views.requests import RequestStatus
 from penstock.control.views.savings import Savings
+from penstock.control.views.savings import savings as savings_of
 from penstock.declare.effects import told
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
@@ -145,7 +147,9 @@ def requests(
     """What was asked for: queued, running, waiting for what, merged with what, done."""
     with errors_told(), open_warehouse(project) as warehouse:
         if savings:
-            _tell_savings(warehouse.savings(), json)
+            with warehouse.store.read() as conn:
+                past = in_hindsight(warehouse.store.events(conn))
+            _tell_savings(savings_of(past.state, past), past.merged, json)
             return
         found = warehouse.requests()
         if json:
@@ -174,13 +178,13 @@ def requests(
         tell_zone(zone)
 
 
-def _tell_savings(found: Sequence[Savings], json: bool) -> None:
+def _tell_savings(found: Sequence[Savings], merged: Mapping[Relation, int], json: bool) -> None:
     *tables, every = found
     if json:
-        print_json({"tables": tables, "all": every})
+        print_json({"tables": tables, "all": every, "merged": dict(merged)})
         return
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    names = ("reasons", "updates", "merged", "duplicates", "joined", "held", "spared")
+    names = ("reasons", "updates", "merged", "duplicates", "joined", "held", "spared", "made", "least")
     shown.add_column("table", no_wrap=True)
     for name in names:
         shown.add_column(name, justify="right", no_wrap=True)
@@ -188,6 +192,11 @@ def _tell_savings(found: Sequence[Savings], json: bool) -> None:
         numbers = [f"{number:,}" if (number := getattr(each, name)) else "" for name in names]
         shown.add_row(each.table or "all", *numbers, style="" if each.table else "bold")
     out.print(shown)
+    if merged:
+        said = ", ".join(
+            f"{merged[each]:,} {each}" for each in ("independent", "same ancestor", "same origin") if merged[each]
+        )
+        out.print(Text(f"reasons that met a pending one, by their origins: {said}", style="dim"))
 
 
 def _deadline_cell(each: RequestStatus, now_us: int, zone: tzinfo) -> Text:

@@ -63,7 +63,7 @@ class Files:
             state.again.add(event.file.uri)
             had = PartitionSet.of(*event.ranges).hull(state.table.grain)
             named = self.ledger.graph.feeds[event.feed].reason_of(event.file.uri)
-            state.needs.add(had, restated(event.at_us, self.ledger.number, "corrected", named))
+            self.ledger.require(state, had, restated(event.at_us, self.ledger.number, "corrected", named))
 
     def file_withdrawn(self, event: FileWithdrawn) -> None:
         self.quarantine.pop(event.uri, None)
@@ -73,7 +73,7 @@ class Files:
             state.counts.requests += 1
             if event.ranges:
                 had = PartitionSet.of(*event.ranges).hull(state.table.grain)
-                state.needs.add(had, restated(event.at_us, self.ledger.number, "withdrawn", event.reason))
+                self.ledger.require(state, had, restated(event.at_us, self.ledger.number, "withdrawn", event.reason))
             self.keep_promises(state, event.at_us)
             self.ledger.touched.add(state.table.name)
         for state in self.retired.values():

@@ -276,7 +276,7 @@ class Runs:
         for publication in event.publications:
             if publication.table == event.table:
                 had = PartitionSet.of(*publication.changed).hull(state.table.grain) if flows else EVERYTHING
-                state.needs.add(had, restated(event.at_us, self.ledger.number, "corrected"))
+                self.ledger.require(state, had, restated(event.at_us, self.ledger.number, "corrected"))
 
     def _ended(self, job: str, table: str) -> list[TableState]:
         """The tables whose running job ended; not those that are no longer declared, or if the job was given up."""

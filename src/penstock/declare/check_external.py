@@ -10,7 +10,7 @@ from penstock.declare.problems import Problem
 from penstock.declare.project import Declarations
 
 # What says how a table of ours is made, and when.
-_OURS = ("feed", "group", "guarantee", "cost")
+_OURS = ("feed", "group", "guarantee", "cost", "recovery")
 
 # Where we see ourselves what others publish.
 _FOLLOWED = ("lake", "replica")

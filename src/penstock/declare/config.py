@@ -114,6 +114,7 @@ class FeedConfig(Strict):
     freshness: Period | None = None
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
+    recovery: Period | None = None
     restated: Restated | None = None
     queue: Queue | None = None
     keep_versions: Count | None = None
@@ -127,6 +128,7 @@ OF_TABLE = (
     "freshness",
     "guarantee",
     "cost",
+    "recovery",
     "restated",
     "queue",
     "keep_versions",
@@ -163,6 +165,8 @@ class TableConfig(Strict):
     # one period.
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
+    # How often it is updated while it recovers from an outage; None for as often as there is room for.
+    recovery: Period | None = None
     group: Name | None = None
     # How long late work may wait for a newer change; None for what the project says.
     patience: Duration | None = None

@@ -143,6 +143,7 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.chop": _SCHEDULING,
     "tables.guarantee": _SCHEDULING,
     "tables.cost": _SCHEDULING,
+    "tables.recovery": _SCHEDULING,
     "tables.group": _SCHEDULING,
     "tables.patience": _SCHEDULING,
     "tables.late_cost": _SCHEDULING,

@@ -338,6 +338,7 @@ class _Checker:
             chop=config.chop,
             guarantee=config.guarantee,
             cost_us=config.cost,
+            recovery_us=config.recovery,
             patience_us=self.patience_us if config.patience is None else config.patience,
             late_cost=self.late_cost * config.priority if config.late_cost is None else config.late_cost,
             restated=config.restated or "",

@@ -170,6 +170,8 @@ class Table:
     guarantee: bool = False
     # The longest time that an update with one period of data takes, as its owner knows it.
     cost_us: int | None = None
+    # How often it is updated while it recovers, if not as often as there is room for.
+    recovery_us: int | None = None
     # Tables of one group are updated by one job and become visible together.
     group: str | None = None
     propagate: tuple[str, ...] = ALL

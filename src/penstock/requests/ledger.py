@@ -7,6 +7,7 @@ the table's policy) and is not in a running job reflects all publications so far
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.model.cost import CostModel
@@ -58,6 +59,8 @@ class Ledger:
         self.event_us = 0
         # Tables whose readiness an event may have changed.
         self.touched: set[str] = set()
+        # Who looks at what is required, before it is.
+        self.watch: Callable[[TableState, PartitionSet, Need], None] | None = None
         # Views whose rows, in the catalogue, are those of an earlier declaration, or made from rows that are gone.
         self.former: set[str] = set()
 
@@ -197,6 +200,8 @@ class Ledger:
 
     def require(self, table: TableState, partitions: PartitionSet, need: Need) -> None:
         """A need that is to be done, and with it what was held of the same partitions: the job will see that, too."""
+        if self.watch is not None:
+            self.watch(table, partitions, need)
         if table.held:
             for start, end, held in table.held.remove(partitions):
                 table.needs.add(PartitionSet(((start, end),)), held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from penstock.control.hindsight import Hindsight
 from penstock.control.state import State
 
 
@@ -25,9 +26,12 @@ class Savings:
     held: int
     # Partitions that were not made again, as what they read has the same rows as before.
     spared: int
+    # Old partitions that were made again, and the least that hindsight would have made; 0 if nobody looked back.
+    made: int = 0
+    least: int = 0
 
 
-def savings(state: State) -> list[Savings]:
+def savings(state: State, past: Hindsight | None = None) -> list[Savings]:
     """In the order in which changes travel; the sum at the end."""
     found = []
     for name in state.graph.order:
@@ -42,6 +46,8 @@ def savings(state: State) -> list[Savings]:
                 counts.joined,
                 counts.held,
                 counts.spared,
+                past.made[name] if past is not None else 0,
+                past.least[name] if past is not None else 0,
             )
         )
     return [*found, _sum(found)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.scheduling.recovery.bounds import Delivery, Model
+from penstock.scheduling.recovery.proposal import with_periods
 from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned, total_utilisation
 
 # More files than this in one job save hardly any start-up.
@@ -109,7 +110,14 @@ def model_of(
         for name in graph.updated_with
         if not graph.tables[name].is_base
     }
-    return Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph), background=merge)
+    model = Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph), background=merge)
+    return with_periods(model, _declared_recovery_us(graph))
+
+
+def _declared_recovery_us(graph: Graph) -> dict[str, int]:
+    """Recovery periods that were written down; of a group the shortest."""
+    said = {name: [graph.tables[each].recovery_us for each in graph.grouped_with(name)] for name in graph.updated_with}
+    return {name: min(us for us in every if us is not None) for name, every in said.items() if any(every)}
 
 
 def declared_cost_us(graph: Graph, name: str) -> int | None:
