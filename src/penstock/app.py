@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.controller import Controller
-from penstock.control.orders import Order, open_orders
+from penstock.control.orders import WorkOrder, open_orders
 from penstock.control.state import State
 from penstock.control.views.explain import Explanation, explain
 from penstock.control.views.health import FeedHealth, feed_healths
@@ -60,7 +60,7 @@ from penstock.model.span import parse_span
 from penstock.model.time import parse_instant
 from penstock.queries.contract import ANY, Contract, Profile
 from penstock.queries.live import find_live_policy
-from penstock.scheduling.recovery.guarantees import Report, Violation
+from penstock.scheduling.recovery.guarantees import BoundsReport, Violation
 from penstock.scheduling.recovery.proposal import Proposal, propose
 from penstock.store.lock import RunLock
 from penstock.store.store import Store
@@ -135,7 +135,7 @@ def move(
 class Bounds:
     """What is proven of freshness, and what does not hold of it now."""
 
-    report: Report
+    report: BoundsReport
     policy: str
     violated: list[Violation]
     state: State
@@ -553,7 +553,7 @@ class Warehouse:
 
     # Tables that others make
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[WorkOrder]:
         """What outside jobs are to make now, oldest first."""
         return open_orders(self.state())
 
@@ -591,7 +591,7 @@ class Warehouse:
             by=by,
         )
 
-    def not_told(self, order: Order) -> str:
+    def not_told(self, order: WorkOrder) -> str:
         """Why the outside job does not know of its order yet; empty if it does, or polls."""
         with self.store.read() as conn:
             return self.store.fact(conn, f"telling {order.table}") or ""
@@ -602,7 +602,7 @@ class Warehouse:
         with self.store.read() as conn:
             return self.store.fact(conn, problem_fact(table)) or ""
 
-    def return_order(self, order: str, *, failed: str | None = None) -> Order:
+    def return_order(self, order: str, *, failed: str | None = None) -> WorkOrder:
         """Give a work order back: it is issued anew with the newest inputs; with `failed` later, as after a failed update."""
         return self._reports.give_back(self.state(), order, self.clock.now_us(), failed)
 

@@ -11,7 +11,7 @@ from penstock.model.cost import ENOUGH, CostModel
 from penstock.model.graph import Graph
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US
-from penstock.scheduling.recovery.guarantees import Guarantee, Report
+from penstock.scheduling.recovery.guarantees import BoundsReport, Guarantee
 
 FEEDS = (Feed("stats", 5 * MINUTE_US), Feed("alerts", MINUTE_US))
 TABLES = (
@@ -25,7 +25,7 @@ TABLES = (
 GRAPH = Graph(FEEDS, TABLES)
 
 
-def by_table(report: Report) -> dict[str, Guarantee]:
+def by_table(report: BoundsReport) -> dict[str, Guarantee]:
     return {found.table: found for found in report.guarantees}
 
 

@@ -13,7 +13,7 @@ import pytest
 from penstock.declare.sql.facts import SqlProblem
 from penstock.declare.sql.read import read_query
 from penstock.engine.desk.query_process import ProcessSettings, QueryEnded, QueryFailed, QueryProcess
-from penstock.engine.desk.question import Question, View
+from penstock.engine.desk.question import PinnedTable, Question
 from penstock.model.schema import Column
 from tests.waiting import until
 
@@ -38,7 +38,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueryPr
 
 def question(place: Path, sql: str, limit: int = 100, **more: object) -> Question:
     read_query(sql, {"ids": IDS})  # the check of the text lets it through
-    view = View("ids", IDS, (str(place / "ids.parquet"),), 3000)
+    view = PinnedTable("ids", IDS, (str(place / "ids.parquet"),), 3000)
     told = {"inline_rows": 1000, "inline_bytes": 1 << 20, **more}
     return Question("a-group", sql, (view,), limit, **told)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ def test_it_answers_and_is_not_told_secrets(started: QueryProcess, tmp_path: Pat
     # Wrong, and not allowed though the text looks harmless: what Spark makes of it decides. The process goes on.
     with pytest.raises(QueryFailed, match="DIVIDE_BY_ZERO"):
         started.answer(question(tmp_path, "select 1 / (id - id) as x from ids"))
-    free = View("t", (Column("x", "int"),), (), 0)
+    free = PinnedTable("t", (Column("x", "int"),), (), 0)
     for word in ("user", "current_user", "session_user", "current_path", "`user`"):
         with pytest.raises(QueryFailed, match="not among the functions"):
             started.answer(Question("g", f"select {word} as u from t", (free,), 10, 10, 1000))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.flows.archetypes import butterfly, fork
-from penstock.flows.frontier import OBJECTIVES, Running, chosen, frontier
+from penstock.flows.frontier import OBJECTIVES, RunPreferences, chosen, frontier
 from penstock.flows.gathering import learned
 from penstock.flows.graph import FlowGraph, Node, source, target
 from penstock.flows.report import ActivityRun, FlowReport, StepRun
@@ -48,9 +48,9 @@ def test_a_flow_that_stages_nothing_has_one_way_to_run() -> None:
 
 
 def test_what_a_flow_says_goes_before_what_the_project_says() -> None:
-    project = Running("memory", 1000, 2, "round-robin")
-    assert Running("time").else_(project) == Running("time", 1000, 2, "round-robin")
-    assert Running(memory_bytes=0).else_(project).memory_bytes == 0
+    project = RunPreferences("memory", 1000, 2, "round-robin")
+    assert RunPreferences("time").else_(project) == RunPreferences("time", 1000, 2, "round-robin")
+    assert RunPreferences(memory_bytes=0).else_(project).memory_bytes == 0
 
 
 def look_up() -> FlowGraph:

@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.flows.ordering import Order, OrderedTask, least_peak_order, peak_of, strata_order
+from penstock.flows.ordering import OrderedTask, RunOrder, least_peak_order, peak_of, strata_order
 
 
 @st.composite
@@ -61,4 +61,4 @@ def test_two_chains_are_finished_one_after_the_other() -> None:
     ]
     assert peak_of(chains, strata_order(chains)) == 21
     # narrow_a beside wide_a are 11, then wide_b and narrow_b beside narrow_a: 1 + 10 + 1.
-    assert least_peak_order(chains) == Order(("wide_a", "narrow_a", "wide_b", "narrow_b", "both"), 12, True)
+    assert least_peak_order(chains) == RunOrder(("wide_a", "narrow_a", "wide_b", "narrow_b", "both"), 12, True)

@@ -19,7 +19,7 @@ from penstock.control.promises import Void
 from penstock.control.views.health import clock
 from penstock.model.grain import zone_of
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
-from penstock.scheduling.recovery.guarantees import Guarantee, Report, Violation
+from penstock.scheduling.recovery.guarantees import BoundsReport, Guarantee, Violation
 from penstock.scheduling.recovery.proposal import Proposal
 
 _COLOUR = {
@@ -159,7 +159,7 @@ def _duration(text: str | None) -> int | None:
         raise typer.BadParameter(f"--outage {text}: {error}") from None
 
 
-def _print(report: Report, lines: list[Text]) -> None:
+def _print(report: BoundsReport, lines: list[Text]) -> None:
     style = "green" if report.fits else "bold red"
     known = all(found.cost_us is not None for found in report.guarantees)
     used = f"{report.utilisation:.2f}" if known else "not known"
@@ -209,7 +209,7 @@ def violation_lines(violated: Sequence[Violation]) -> list[Text]:
     ]
 
 
-def _table(report: Report, wide: bool) -> Table:
+def _table(report: BoundsReport, wide: bool) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("table")
     columns = ["period", "cost", "load", "tardy by", "response", "behind by", "target"]

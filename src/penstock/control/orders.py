@@ -25,7 +25,7 @@ class OutOfDate(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkOrder:
     order: str
     table: str
     # Half-open; the whole table, or all times of it, is one interval without ends.
@@ -44,16 +44,16 @@ class Order:
     anew: bool
 
 
-def open_orders(state: State) -> list[Order]:
+def open_orders(state: State) -> list[WorkOrder]:
     """All that are open, oldest first."""
     found = [running for running in state.busy.values() if running.job.kind == "order"]
     return [order_of(state, running) for running in sorted(found, key=lambda one: (one.started_us, one.job.id))]
 
 
-def order_of(state: State, running: Running) -> Order:
+def order_of(state: State, running: Running) -> WorkOrder:
     job = running.job
     table = state.graph.tables.get(job.table)
-    return Order(
+    return WorkOrder(
         job.id,
         job.table,
         _ordered(running).intervals,

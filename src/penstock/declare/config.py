@@ -43,7 +43,7 @@ from penstock.declare.values import (
     Webhook,
     Zone,
 )
-from penstock.flows.frontier import Running
+from penstock.flows.frontier import RunPreferences
 from penstock.flows.ordering import LEAST_PEAK
 from penstock.scheduling.policies import DEFAULT
 
@@ -235,8 +235,8 @@ class FlowsConfig(Strict):
     order: FlowOrder = LEAST_PEAK
 
     @property
-    def running(self) -> Running:
-        return Running(self.objective, self.memory, self.slots, self.order)
+    def running(self) -> RunPreferences:
+        return RunPreferences(self.objective, self.memory, self.slots, self.order)
 
 
 class QueriesConfig(Strict):

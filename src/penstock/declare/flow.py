@@ -58,7 +58,7 @@ from penstock.flows.activities import (
 from penstock.flows.activities.checks import Literal as Value
 from penstock.flows.activities.combine import Ambiguous, How
 from penstock.flows.description import Flow, FlowSource, FlowStep, Target
-from penstock.flows.frontier import Running
+from penstock.flows.frontier import RunPreferences
 
 Names = str | Sequence[str]
 # Settings that say how a table is cut into partitions, and what follows from that.
@@ -344,14 +344,14 @@ def _declared(function: Function, settings: dict[str, Any], author: Author) -> F
     return FlowDeclaration(described, tuple(tables))
 
 
-def _running(flow: str, settings: dict[str, Any]) -> Running:
+def _running(flow: str, settings: dict[str, Any]) -> RunPreferences:
     """How a flow says that it is to run: those settings are its own, not those of its tables."""
     given = {key: settings.pop(key) for key in FlowsConfig.model_fields if key in settings}
     checked = validate(FlowsConfig, given)
     if checked.flaws:
         raise FlowProblem("; ".join(f"flow `{flow}`, {'.'.join(f.keys)}: {f.message}" for f in checked.flaws))
     found = checked.value
-    return Running(
+    return RunPreferences(
         found.objective if "objective" in given else None,
         found.memory,
         found.slots,

@@ -43,10 +43,10 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import Clock
 from penstock.engine.declarations import declared, restored_controller, restored_state
-from penstock.engine.external.follow import Followed
+from penstock.engine.external.follow import ReplicaFollower
 from penstock.engine.external.lake import Lake
 from penstock.engine.external.report import Reports
-from penstock.engine.external.tell import Telling
+from penstock.engine.external.tell import OrderDispatcher
 from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
@@ -149,9 +149,9 @@ class Runtime:
         )
         self.lookout = self._lookout()
         self.lake = Lake(warehouse, store, catalogue)
-        self.followed = Followed(warehouse, store, catalogue)
+        self.followed = ReplicaFollower(warehouse, store, catalogue)
         self._watched_at = float("-inf")
-        self.telling = Telling(warehouse, store, self._command_failed, self.wake)
+        self.telling = OrderDispatcher(warehouse, store, self._command_failed, self.wake)
 
     # Life
 

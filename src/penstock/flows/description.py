@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from penstock.flows.activities import UNKNOWN, Activity, Aggregate, Check, Gather, Shape, Sql, Wrong
-from penstock.flows.frontier import ANYHOW, Running
+from penstock.flows.frontier import ANYHOW, RunPreferences
 from penstock.flows.graph import FlowGraph, Node, NodeKind
 from penstock.model.schema import Schema
 
@@ -54,7 +54,7 @@ class Flow:
     name: str
     steps: tuple[FlowStep, ...]
     # How it is to run; its rows are the same however it does.
-    running: Running = ANYHOW
+    running: RunPreferences = ANYHOW
 
     @cached_property
     def by_name(self) -> dict[str, FlowStep]:

@@ -22,7 +22,7 @@ _LIMITS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
-class Running:
+class RunPreferences:
     """How a flow is to run, as far as somebody said so."""
 
     objective: Objective | None = None
@@ -30,9 +30,9 @@ class Running:
     slots: int | None = None
     order: str | None = None
 
-    def else_(self, other: Running) -> Running:
+    def else_(self, other: RunPreferences) -> RunPreferences:
         """What another one says where this does not."""
-        return Running(
+        return RunPreferences(
             self.objective or other.objective,
             other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
             self.slots or other.slots,
@@ -40,7 +40,7 @@ class Running:
         )
 
 
-ANYHOW = Running()
+ANYHOW = RunPreferences()
 
 
 @dataclass(frozen=True)

@@ -138,29 +138,29 @@ class OrderedTask:
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOrder:
     names: tuple[str, ...]
     peak_bytes: float
     exact: bool  # whether no order has a lower peak
 
 
-def least_peak_order(tasks: Sequence[OrderedTask], effort: int = SEARCH_EFFORT) -> Order:
+def least_peak_order(tasks: Sequence[OrderedTask], effort: int = SEARCH_EFFORT) -> RunOrder:
     """The order with the least peak if so much search finds it, else the best of several."""
     problem = _Problem(tasks)
     orders = [problem.greedy(), strata_order(tasks)]
     best = min((problem.measured(names) for names in orders), key=lambda order: order.peak_bytes)
     if best.peak_bytes <= problem.floor:
-        return Order(best.names, best.peak_bytes, True)
+        return RunOrder(best.names, best.peak_bytes, True)
     search = Search(problem.needs, problem.readers, problem.bytes)
     narrow = search.beam(best.peak_bytes, effort // 2) if effort else None
     if narrow is not None:
-        best = Order(problem.names(narrow.path), narrow.peak, narrow.peak <= problem.floor)
+        best = RunOrder(problem.names(narrow.path), narrow.peak, narrow.peak <= problem.floor)
     if best.exact:
         return best
     found, ended = search.best_first(best.peak_bytes, effort)
     if found is not None:
-        best = Order(problem.names(found.path), found.peak, True)
-    return Order(best.names, best.peak_bytes, ended)
+        best = RunOrder(problem.names(found.path), found.peak, True)
+    return RunOrder(best.names, best.peak_bytes, ended)
 
 
 def strata_order(tasks: Sequence[OrderedTask]) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ LEAST_PEAK = "least-peak"
 ORDERS = (LEAST_PEAK, *POLICY_ORDERS)
 
 
-def ordered(tasks: Sequence[OrderedTask], order: str = LEAST_PEAK, effort: int = SEARCH_EFFORT) -> Order:
+def ordered(tasks: Sequence[OrderedTask], order: str = LEAST_PEAK, effort: int = SEARCH_EFFORT) -> RunOrder:
     if order == LEAST_PEAK:
         return least_peak_order(tasks, effort)
     if order not in POLICY_ORDERS:
@@ -255,7 +255,7 @@ def peak_of(tasks: Sequence[OrderedTask], names: Sequence[str]) -> float:
     return measured(tasks, names).peak_bytes
 
 
-def measured(tasks: Sequence[OrderedTask], names: Sequence[str]) -> Order:
+def measured(tasks: Sequence[OrderedTask], names: Sequence[str]) -> RunOrder:
     return _Problem(tasks).measured(names)
 
 
@@ -301,7 +301,7 @@ class _Problem:
     def names(self, path: Sequence[int]) -> tuple[str, ...]:
         return tuple(self.tasks[n].name for n in path)
 
-    def measured(self, names: Sequence[str]) -> Order:
+    def measured(self, names: Sequence[str]) -> RunOrder:
         left = [len(readers) for readers in self.readers]
         live = peak = 0.0
         for name in names:
@@ -309,7 +309,7 @@ class _Problem:
             live += self.bytes[n]
             peak = max(peak, live)
             live -= self._freed(n, left)
-        return Order(tuple(names), peak, False)
+        return RunOrder(tuple(names), peak, False)
 
     def _freed(self, n: int, left: list[int]) -> float:
         """What is let go when a task ends; counts down the readers that are left."""

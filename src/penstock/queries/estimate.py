@@ -77,7 +77,7 @@ _SPREAD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WaitingQuery:
     """What waits for a lane: when it must be done, counted from now, how long it runs, and what is lost if it is late."""
 
     deadline_s: float
@@ -85,10 +85,10 @@ class Question:
     worth: float
 
 
-def loss(waiting: Iterable[Question], new: Question, free_in_s: Sequence[float]) -> float:
+def loss(waiting: Iterable[WaitingQuery], new: WaitingQuery, free_in_s: Sequence[float]) -> float:
     """The expected satisfaction that those behind the new one lose; what they would lose anyway does not count. Lanes are free in so many
     seconds."""
-    behind: list[Question] = []
+    behind: list[WaitingQuery] = []
     lanes = list(free_in_s) or [0.0]
     heapify(lanes)
     for question in sorted(waiting, key=lambda one: one.deadline_s):
@@ -108,7 +108,7 @@ def loss(waiting: Iterable[Question], new: Question, free_in_s: Sequence[float])
     return max(0.0, lost)
 
 
-def _chance(question: Question, start_s: float) -> float:
+def _chance(question: WaitingQuery, start_s: float) -> float:
     return Estimate(start_s, _SPREAD * start_s).then(question.run).chance(question.deadline_s)
 
 

@@ -39,7 +39,7 @@ from penstock.service.limits import Limits, OneTooMany, OwnName
 from penstock.service.metrics import CONTENT_TYPE, metrics
 from penstock.service.openapi import description
 from penstock.service.pictures import described
-from penstock.service.requests import Backfill, RequestsDoor, Wishes, number_of
+from penstock.service.requests import BackfillBody, RequestsDoor, Wishes, number_of
 from penstock.service.wire import (
     ARROW,
     JSON,
@@ -324,7 +324,7 @@ class Api:
 
     async def backfill(self, request: Request) -> Response:
         by = await self.access.operator(request)
-        told = await self._door.ask(await self.body(request, Backfill, "a request"), by.name)
+        told = await self._door.ask(await self.body(request, BackfillBody, "a request"), by.name)
         return JSONResponse(told, 201, {"Location": told["links"]["self"]})
 
     async def cancel(self, request: Request) -> Response:

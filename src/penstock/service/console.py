@@ -25,7 +25,7 @@ from penstock.service.access import Login
 from penstock.service.live import Live
 from penstock.service.pictures import bars, calendar, curve, graph_picture, kinds_of_marks
 from penstock.service.requests import number_of
-from penstock.service.trials import TooMany, Trial, Trials, Wish
+from penstock.service.trials import TooMany, Trial, TrialBody, Trials
 from penstock.service.wire import Refused, plain
 from penstock.tables import Expired
 
@@ -336,7 +336,7 @@ class Console:
 
     async def begin_trial(self, request: Request) -> Response:
         await self.api.access.caller(request)
-        wish = await self.api.body(request, Wish, "a what-if")
+        wish = await self.api.body(request, TrialBody, "a what-if")
         try:
             trial = await to_thread.run_sync(self.trials.begin, wish)
         except TooMany as error:

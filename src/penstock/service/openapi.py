@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from penstock.queries.outcome import Ending
-from penstock.service.requests import Backfill, Wishes
+from penstock.service.requests import BackfillBody, Wishes
 from penstock.service.wire import ARROW, JSON, AskedFor, Reported
 
 _PROBLEM = "application/problem+json"
@@ -201,7 +201,7 @@ def description() -> dict[str, Any]:
                 "post": {
                     "operationId": "backfill",
                     "summary": "Have partitions made again.",
-                    "requestBody": _body("Backfill"),
+                    "requestBody": _body("BackfillBody"),
                     "responses": {
                         "201": _json("It was taken.", _REQUEST),
                         **_problems(400, 401, 403, 413, 415, 422, 503),
@@ -254,7 +254,7 @@ def description() -> dict[str, Any]:
             "schemas": {
                 **_schemas_of(AskedFor),
                 **_schemas_of(Wishes),
-                **_schemas_of(Backfill),
+                **_schemas_of(BackfillBody),
                 **_schemas_of(Reported),
                 "Query": _QUERY,
                 "Problem": _PROBLEM_SCHEMA,

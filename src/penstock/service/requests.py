@@ -21,7 +21,7 @@ _Span = Annotated[
 _Table = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Wish(BaseModel):
+class BackfillOutline(BaseModel):
     """Partitions of a table that one thinks of making again."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -36,10 +36,10 @@ class Wishes(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    wishes: Annotated[list[Wish], Field(max_length=1000)] = []
+    wishes: Annotated[list[BackfillOutline], Field(max_length=1000)] = []
 
 
-class Backfill(Wish):
+class BackfillBody(BackfillOutline):
     """Partitions of a table to be made again."""
 
     reason: Annotated[str, Field(max_length=200, description="Tables may follow some reasons only.")] = ""
@@ -58,12 +58,12 @@ class RequestsDoor:
         )
         return asdict(found)
 
-    async def ask(self, body: Backfill, by: str) -> dict[str, Any]:
+    async def ask(self, body: BackfillBody, by: str) -> dict[str, Any]:
         found = await self._told(lambda: self._backfill(body, by))
         here = f"/v1/requests/{found.request.request}"
         return {**asdict(found.request), "running": found.running, "links": {"self": here}}
 
-    def _backfill(self, body: Backfill, by: str) -> RequestReceipt:
+    def _backfill(self, body: BackfillBody, by: str) -> RequestReceipt:
         until = parse_deadline(body.deadline, self.warehouse.clock.now_us(), zone_of(self.warehouse.declared.zone))
         return self.warehouse.backfill(
             body.table, body.span, reason=body.reason, downstream=body.downstream, deadline_us=until, by=by

@@ -28,7 +28,7 @@ _KEPT = 20
 _AT_ONCE = 1
 
 
-class Wish(BaseModel):
+class TrialBody(BaseModel):
     """What shall be other than it was. What is left out is as it was; without policies, one of each kind is tried."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -65,7 +65,7 @@ class Trials:
         self._known: OrderedDict[int, Trial] = OrderedDict()
         self._last = 0
 
-    def begin(self, wish: Wish) -> Trial:
+    def begin(self, wish: TrialBody) -> Trial:
         with self._lock:
             if sum(one.runs for one in self._known.values()) >= _AT_ONCE:
                 raise TooMany("another what-if is being computed; ask again when it is done, or cancel it")
@@ -110,7 +110,7 @@ class Trials:
 # The process.
 
 
-def _main(folder: Path, wish: Wish) -> None:
+def _main(folder: Path, wish: TrialBody) -> None:
     from penstock.app import Warehouse
     from penstock.sim.timeline import timeline
     from penstock.sim.whatif.advice import CANDIDATES, advise, compare, recorded, too_short
@@ -158,7 +158,7 @@ def _say(**what: Any) -> None:
 
 if __name__ == "__main__":
     try:
-        _main(Path(sys.argv[1]), Wish.model_validate_json(sys.stdin.read()))
+        _main(Path(sys.argv[1]), TrialBody.model_validate_json(sys.stdin.read()))
     except PenstockError as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from None

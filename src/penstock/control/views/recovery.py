@@ -19,7 +19,15 @@ from penstock.model.time import END_US, SECOND_US, format_duration
 from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
-from penstock.scheduling.recovery.guarantees import Certainty, Ground, Observed, Report, Violation, judge, violations
+from penstock.scheduling.recovery.guarantees import (
+    BoundsReport,
+    Certainty,
+    Ground,
+    Observed,
+    Violation,
+    judge,
+    violations,
+)
 from penstock.scheduling.recovery.policy import Adaptive
 from penstock.scheduling.recovery.reservations import Change, declared_cost_us
 
@@ -197,7 +205,7 @@ def guarantees(
     outage_us: int | None = None,
     feeds: Mapping[str, FeedState] | None = None,
     cores: int | None = None,
-) -> tuple[Report, Model]:
+) -> tuple[BoundsReport, Model]:
     found = assumed(graph, learned, tracks, policy, feeds=feeds, cores=cores)
     targets = {name: table.target_us for name, table in graph.tables.items() if table.target_us is not None}
     report = judge(

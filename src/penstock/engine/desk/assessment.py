@@ -20,7 +20,7 @@ from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.partitions import EVERYTHING
 from penstock.model.time import SECOND_US
 from penstock.queries.choice import Option, Way
-from penstock.queries.estimate import AT_ONCE, Estimate, Question, RefreshStep, loss
+from penstock.queries.estimate import AT_ONCE, Estimate, RefreshStep, WaitingQuery, loss
 from penstock.queries.predict import Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -247,10 +247,10 @@ def price_per_s(
         return 0.0
     run = options[-1].run
     waiting = [
-        Question(
+        WaitingQuery(
             min(one.deadline_us - now_us for one in group) / SECOND_US, group[0].run, sum(one.gain for one in group)
         )
         for group in groups.values()
     ]
-    new = Question((asked.deadline_us - now_us) / SECOND_US, run, 0.0)
+    new = WaitingQuery((asked.deadline_us - now_us) / SECOND_US, run, 0.0)
     return loss(waiting, new, free_in_s) / max(1e-3, run.mean_s)

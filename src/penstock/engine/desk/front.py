@@ -26,7 +26,7 @@ from penstock.engine.desk.feedback import Refreshing, Steered, Tallies
 from penstock.engine.desk.lanes import Lanes, Run
 from penstock.engine.desk.query_text import Texts
 from penstock.engine.desk.question import Reader, ResultRows
-from penstock.engine.desk.reads import EVERY_S, Reading, Telling, check_readable, readings
+from penstock.engine.desk.reads import EVERY_S, DemandLog, Reading, check_readable, readings
 from penstock.engine.desk.result_files import ResultFiles
 from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
@@ -99,7 +99,7 @@ class Front:
         self._kept = KeptAnswers(settings.kept_bytes)
         self._weighing = Weighing(store, catalogue, self._known, self.predictor, self._kept)
         self._refreshing = Refreshing(store, self._known, wake)
-        self._telling = Telling(store, self.clock)
+        self._telling = DemandLog(store, self.clock)
         weights = next(iter(self.profiles.values())).contract.weights
         self._steered = Steered(self.policy, self._known, store, weights, settings.lanes, wake)
         self._changed = threading.Condition(threading.RLock())

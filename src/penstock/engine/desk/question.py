@@ -31,7 +31,7 @@ class ResultRows:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PinnedTable:
     """A table at one version, as files."""
 
     name: str
@@ -47,7 +47,7 @@ class Question:
     # Its Spark jobs have this name.
     group: str
     sql: str
-    views: tuple[View, ...]
+    views: tuple[PinnedTable, ...]
     limit: int
     # Beyond so many rows or bytes the answer becomes files in the folder, or is cut where there is none.
     inline_rows: int
@@ -60,7 +60,7 @@ class Question:
     @staticmethod
     def of_plain(told: Mapping[str, Any]) -> Question:
         views = tuple(
-            View(
+            PinnedTable(
                 one["name"],
                 tuple(Column(**column) for column in one["schema"]),
                 tuple(one["paths"]),

@@ -157,7 +157,7 @@ EVERY_S = 10.0
 _FADE_S, _FADED_S = 60.0, 3600.0
 
 
-class Telling:
+class DemandLog:
     """Now and then the log is told what was read, so that updates can follow the demand."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

@@ -49,7 +49,7 @@ class _Next:
     paths: frozenset[str]
 
 
-class Followed:
+class ReplicaFollower:
     def __init__(self, warehouse: Definitions, store: Store, catalogue: Catalogue) -> None:
         self.warehouse, self.store, self.catalogue = warehouse, store, catalogue
         self._groups: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from penstock.control.events import Event, TablePublished, UpdateFailed, UpdateFinished, UpdateStopped
-from penstock.control.orders import Order, Report, matched, order_of
+from penstock.control.orders import Report, WorkOrder, matched, order_of
 from penstock.control.state import State
 from penstock.declare.problems import near_or_all
 from penstock.declare.warehouse import Definition, Definitions
@@ -103,7 +103,7 @@ class Reports:
                 return self._answered(conn, state, definition, report, looked, now_us)
             return self._of_its_own(conn, state, definition, report, looked, now_us, complete_us, by)
 
-    def give_back(self, state: State, order: str, now_us: int, failed: str | None = None) -> Order:
+    def give_back(self, state: State, order: str, now_us: int, failed: str | None = None) -> WorkOrder:
         """An outside job will not do an order: it is issued anew, with the newest inputs; with `failed` later, as after a failed update."""
         with self.store.write() as conn:
             state.fold(self.store.events(conn, state.applied))

@@ -21,7 +21,7 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
-from penstock.control.orders import Order
+from penstock.control.orders import WorkOrder
 from penstock.declare.warehouse import Definitions
 from penstock.model.grain import zone_of
 from penstock.model.partitions import EVERYTHING, Interval
@@ -47,7 +47,7 @@ def span_text(interval: Interval, zone: tzinfo) -> str:
     return texts[0] if texts[0] == texts[1] else "..".join(texts)
 
 
-def as_plain(order: Order, zone: tzinfo) -> dict[str, Any]:
+def as_plain(order: WorkOrder, zone: tzinfo) -> dict[str, Any]:
     """An order for machines."""
     plain = asdict(order)
     plain["inputs"] = dict(order.inputs)
@@ -74,7 +74,7 @@ class _Told:
     process: subprocess.Popen[bytes] | None = None
 
 
-class Telling:
+class OrderDispatcher:
     """Tells outside jobs of open orders, each on a thread of its own."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Telling:
         """Whether a command of ours still runs."""
         return any(told.process is not None and told.thread.is_alive() for told in self._told.values())
 
-    def keep_up(self, orders: list[Order]) -> None:
+    def keep_up(self, orders: list[WorkOrder]) -> None:
         """Tell what is not told, and end what is closed."""
         known = {order.order: order for order in orders}
         for name in self._told.keys() - known.keys():
@@ -129,12 +129,12 @@ class Telling:
 
     # A command
 
-    def _log(self, order: Order) -> Path:
+    def _log(self, order: WorkOrder) -> Path:
         folder = self.warehouse.declarations.state_folder / "orders"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{order.table}.log"
 
-    def _started(self, order: Order, command: str) -> subprocess.Popen[bytes]:
+    def _started(self, order: WorkOrder, command: str) -> subprocess.Popen[bytes]:
         """The command in a shell, in the folder of the project; what it prints is kept until the next one of its table."""
         with self._log(order).open("wb") as log:
             return subprocess.Popen(
@@ -148,7 +148,7 @@ class Telling:
                 start_new_session=True,
             )
 
-    def _run(self, order: Order, told: _Told, body: bytes, command: str) -> None:
+    def _run(self, order: WorkOrder, told: _Told, body: bytes, command: str) -> None:
         assert told.process is not None
         with suppress(BrokenPipeError):
             told.process.communicate(body)
@@ -161,7 +161,7 @@ class Telling:
 
     # An address
 
-    def _call(self, order: Order, body: bytes, url: str, closed: threading.Event) -> None:
+    def _call(self, order: WorkOrder, body: bytes, url: str, closed: threading.Event) -> None:
         """Until somebody takes it, or it is closed."""
         pause_s = 1.0
         while True:
@@ -176,13 +176,13 @@ class Telling:
                 return
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _note(self, order: Order, problem: str) -> None:
+    def _note(self, order: WorkOrder, problem: str) -> None:
         with self.store.write() as conn:
             if (self.store.fact(conn, f"telling {order.table}") or "") != problem:
                 self.store.set_fact(conn, f"telling {order.table}", problem)
 
 
-def _environment(order: Order, warehouse: Definitions) -> Mapping[str, str]:
+def _environment(order: WorkOrder, warehouse: Definitions) -> Mapping[str, str]:
     zone = zone_of(warehouse.zone)
     return {
         "PENSTOCK_PROJECT": str(warehouse.declarations.folder),

@@ -63,7 +63,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BoundsReport:
     tracks: int
     utilisation: float
     provision: str
@@ -103,7 +103,7 @@ def judge(
     followers: Mapping[str, Sequence[str]] | None = None,
     remake: Remake | None = None,
     most_tracks: int | None = None,
-) -> Report:
+) -> BoundsReport:
     """`followers` are tables that are made by the updates of another one: each has a target of its own. No remedy has more than
     `most_tracks`, beyond which the costs are not those of now."""
     ground = ground or Ground()
@@ -132,7 +132,7 @@ def judge(
     everything = None
     if outage_us and known.bounds:
         everything = model.recovery(model.reached(dict.fromkeys(_bases(model), outage_us))).all_us
-    return Report(
+    return BoundsReport(
         model.tracks,
         model.utilisation,
         provision,

@@ -33,7 +33,7 @@ from penstock.scheduling.recovery.tasks import Periods, RecoveryTask
 Provision = Literal["worst", "average"]
 
 
-class Followed(Modes):
+class RecoveryMemory(Modes):
     """The scheduler's memory, and for which costs it was made."""
 
     version: tuple[int, int] = (0, 0)
@@ -117,7 +117,7 @@ class Adaptive:
 
     def begin(self, tracks: int, outlook: Outlook) -> Modes:
         model = self.model(tracks, outlook)
-        memory = Followed(
+        memory = RecoveryMemory(
             self._tasks(model),
             tracks,
             arbitration="increase" if self.plain else "staleness",
@@ -139,7 +139,7 @@ class Adaptive:
     def _tasks(self, model: Model) -> tuple[RecoveryTask, ...]:
         return model.with_thresholds().tasks if self.plain else model.tasks
 
-    def follow(self, memory: Followed, fact: Fact, outlook: Outlook) -> None:
+    def follow(self, memory: RecoveryMemory, fact: Fact, outlook: Outlook) -> None:
         version = _version(outlook)
         if version != memory.version:
             memory.provide(self._tasks(self.model(memory.tracks, outlook)))
