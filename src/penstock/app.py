@@ -51,7 +51,7 @@ from penstock.engine.upkeep.restore import MovedFiles, Restored, copy_project
 from penstock.engine.upkeep.restore import move as move_data
 from penstock.engine.upkeep.restore import restore as put_back
 from penstock.engine.upkeep.retention import check_presence
-from penstock.engine.upkeep.verify import Progress, Verified, Verifier, silent
+from penstock.engine.upkeep.verify import ProgressReport, Verified, Verifier, silent
 from penstock.errors import PenstockError
 from penstock.flows.following import Following
 from penstock.model.grain import zone_of
@@ -115,7 +115,7 @@ def restore(
     force: bool = False,
     copy: bool = False,
     clock: Clock | None = None,
-    progress: Progress = silent,
+    progress: ProgressReport = silent,
 ) -> Restored:
     """Put a backup into a project that has no data, or with `force` in the place of what it has. A folder without a project gets the backup's."""
     copy_project(Path(backup).resolve(), Path(folder))
@@ -125,7 +125,7 @@ def restore(
 
 
 def move(
-    path: str | Path, folder: str | Path = ".", *, clock: Clock | None = None, progress: Progress = silent
+    path: str | Path, folder: str | Path = ".", *, clock: Clock | None = None, progress: ProgressReport = silent
 ) -> MovedFiles:
     """Move the data files of a project to another folder."""
     return move_data(read_project(Path(folder)), Path(path), (clock or Clock()).now_us, progress=progress)
@@ -462,13 +462,13 @@ class Warehouse:
 
     # Safety
 
-    def backup(self, folder: str | Path, *, copy: bool = False, progress: Progress = silent) -> Backup:
+    def backup(self, folder: str | Path, *, copy: bool = False, progress: ProgressReport = silent) -> Backup:
         """Catalogue, state and data files as of now, into a folder; also while another process runs the project."""
         declarations = self.declared.declarations
         now_us = self.clock.now_us
         return backup(declarations, self.store, self.catalogue, Path(folder), now_us, copy=copy, progress=progress)
 
-    def verify(self, *, deep: bool = False, repair: bool = False, progress: Progress = silent) -> Verified:
+    def verify(self, *, deep: bool = False, repair: bool = False, progress: ProgressReport = silent) -> Verified:
         """Whether every file is there and is what the catalogue says; `deep`: and holds what its declaration gives. `repair`: have made
         again what lost its files."""
         verifier = Verifier(self.declared, self.store, self.catalogue, self.clock.now_us, progress)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
-from penstock.control.hindsight import Relation, in_hindsight
+from penstock.control.hindsight import Kinship, in_hindsight
 from penstock.control.views.requests import RequestStatus
 from penstock.control.views.savings import Savings
 from penstock.control.views.savings import savings as savings_of
@@ -178,7 +178,7 @@ def requests(
         tell_zone(zone)
 
 
-def _tell_savings(found: Sequence[Savings], merged: Mapping[Relation, int], json: bool) -> None:
+def _tell_savings(found: Sequence[Savings], merged: Mapping[Kinship, int], json: bool) -> None:
     *tables, every = found
     if json:
         print_json({"tables": tables, "all": every, "merged": dict(merged)})

@@ -18,7 +18,7 @@ from penstock.cli.render import format_size
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.engine.upkeep.verify import Progress, Verified
+    from penstock.engine.upkeep.verify import ProgressReport, Verified
 
 _MOST = 20
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _shown() -> Iterator[Progress]:
+def _shown() -> Iterator[ProgressReport]:
     """Progress, and the troubles of disks and databases told."""
     from sqlalchemy.exc import DBAPIError  # only commands that need it wait for it
 
@@ -46,7 +46,7 @@ def _shown() -> Iterator[Progress]:
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
+def _bar() -> Iterator[ProgressReport]:
     """A bar on a terminal, a line for each kind of work elsewhere."""
     if not err.is_terminal:
         told: set[str] = set()

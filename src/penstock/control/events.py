@@ -17,7 +17,7 @@ Effect = Literal["nothing", "comes", "again", "anew", "refused"]
 
 
 # What a promise that does not hold is about, from the least to the most: with more broken, nothing is left of what is said of less.
-Extent = Literal["outage", "table", "all"]
+PremiseExtent = Literal["outage", "table", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class GuaranteeVoided:
     tables: tuple[str, ...]
     because: str
     # What it concerns: a feed that is out, these tables by themselves, or all, as the tracks did not do what was assumed.
-    extent: Extent = "table"
+    extent: PremiseExtent = "table"
     kind: Literal["guarantee-voided"] = "guarantee-voided"
 
 

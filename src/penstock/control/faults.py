@@ -11,14 +11,14 @@ from penstock.model.time import BEGIN_US, SECOND_US
 PAUSE_US = 1 * SECOND_US
 LONGEST_PAUSE_US = 30 * SECOND_US
 
-Part = Literal["store", "storage", "spark"]
+WorldPart = Literal["store", "storage", "spark"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A part of the world that is not available."""
 
-    part: Part
+    part: WorldPart
     reason: str
     since_us: int
     # How often it was met, and until when nobody tries again.

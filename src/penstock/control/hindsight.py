@@ -20,7 +20,7 @@ from penstock.requests.needs import Need
 from penstock.requests.tablestate import TableState
 
 # Of two reasons that were merged: one change that came twice, changes of one table (or of two that are made from one), or others.
-Relation = Literal["same origin", "same ancestor", "independent"]
+Kinship = Literal["same origin", "same ancestor", "independent"]
 
 
 class Hindsight:
@@ -30,7 +30,7 @@ class Hindsight:
         # Of each table, old partitions that were made again, and the least.
         self.made: Counter[str] = Counter()
         self.least: Counter[str] = Counter()
-        self.merged: Counter[Relation] = Counter()
+        self.merged: Counter[Kinship] = Counter()
         # By when each partition has to be made for what came; and which change is whose, by the time of its commit or its number.
         self._due: dict[str, IntervalMap[int]] = {}
         self._origins: dict[int, str] = {}
@@ -88,7 +88,7 @@ class Hindsight:
             origin for origin in (need.at_us, need.newest_us, *(-n for n in need.requests)) if origin in self._origins
         }
 
-    def _relation(self, mine: set[int], theirs: set[int]) -> Relation:
+    def _relation(self, mine: set[int], theirs: set[int]) -> Kinship:
         if mine <= theirs:
             return "same origin"
         graph = self.state.graph

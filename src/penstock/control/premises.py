@@ -18,13 +18,13 @@ from typing import NamedTuple
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
-    Extent,
     FaultMet,
     FeedPaused,
     FeedWentOut,
     FileArrived,
     GuaranteeRenewed,
     GuaranteeVoided,
+    PremiseExtent,
     RunStarted,
     UpdateFailed,
     UpdateFinished,
@@ -73,7 +73,7 @@ class PremiseWatch:
         self._limits: dict[str, Limit] = {}
         self._pace: dict[str, _Pace] = {}
         # What broke and was not told yet: by table, None for all of them.
-        self._broken: dict[tuple[str | None, Extent], str] = {}
+        self._broken: dict[tuple[str | None, PremiseExtent], str] = {}
         # Whether something that concerns all tables is not over; and since when it is.
         self._unclean = False
         self._clean_us = 0
@@ -147,7 +147,7 @@ class PremiseWatch:
                 how = "is out" if isinstance(event, FeedWentOut) else "is paused"
                 self._break(name, f"feed `{event.feed}` {how}", "outage")
 
-    def _break(self, table: str | None, because: str, extent: Extent = "table") -> None:
+    def _break(self, table: str | None, because: str, extent: PremiseExtent = "table") -> None:
         if table is None:
             self._unclean, extent = True, "all"
         self._broken.setdefault((table, extent), because)
@@ -243,7 +243,7 @@ class PremiseWatch:
         self._look(now_us, model)
         state = self.controller.state
         bounds = self.bounds()
-        told: dict[str, Extent] = {}
+        told: dict[str, PremiseExtent] = {}
         for (table, extent), because in sorted(self._broken.items(), key=lambda each: -EXTENTS.index(each[0][1])):
             hit = {
                 name
@@ -295,7 +295,7 @@ class PremiseWatch:
                     soonest = min(soonest, edge + bound.staleness_us)
         return soonest
 
-    def _why_stale(self, name: str, now_us: int) -> tuple[str, Extent]:
+    def _why_stale(self, name: str, now_us: int) -> tuple[str, PremiseExtent]:
         state, model = self.controller.state, self.model
         assert model is not None
         for base in sorted(model.above.get(name, frozenset()) | {name}):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from penstock.control.events import Extent, GuaranteeRenewed, GuaranteeVoided, WarehouseDeclared
+from penstock.control.events import GuaranteeRenewed, GuaranteeVoided, PremiseExtent, WarehouseDeclared
 
-EXTENTS: tuple[Extent, ...] = get_args(Extent)
+EXTENTS: tuple[PremiseExtent, ...] = get_args(PremiseExtent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class Void:
 
     since_us: int
     because: str
-    extent: Extent = "table"
+    extent: PremiseExtent = "table"
 
-    def counts_beside(self, extent: Extent) -> bool:
+    def counts_beside(self, extent: PremiseExtent) -> bool:
         """Whether something of that extent is known already."""
         return EXTENTS.index(self.extent) >= EXTENTS.index(extent)
 

@@ -13,7 +13,7 @@ from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.config import OF_TABLE
 from penstock.declare.problems import CONTENT, Location, Problem, did_you_mean
-from penstock.declare.sql.view import NamedColumn, Shape, SqlProblem, analyse
+from penstock.declare.sql.view import NamedColumn, NamedColumns, SqlProblem, analyse
 from penstock.model.grain import Fixed, Grain, parse_grain
 from penstock.model.schema import Schema, WrongColumns, parse_ddl
 from penstock.model.time import DAY_US
@@ -245,14 +245,14 @@ def _finer_than_a_day(grain: Grain) -> bool:
     return isinstance(grain, Fixed) and grain.width_us < DAY_US
 
 
-def rule_problems(feed: FeedDeclaration, schema: Shape | None, remembered: Remembered) -> Iterator[Problem]:
+def rule_problems(feed: FeedDeclaration, schema: NamedColumns | None, remembered: Remembered) -> Iterator[Problem]:
     """Each rule must be a condition on the columns of a row."""
     for number, rule in enumerate(feed.config.rules):
         for found in remembered.get(_wrong_with, rule, feed.name, schema):
             yield Problem(feed.at(f"rules.{number}"), f"feed `{feed.name}`, rule {rule!r}{found}")
 
 
-def _wrong_with(rule: str, feed: str, schema: Shape | None) -> list[str]:
+def _wrong_with(rule: str, feed: str, schema: NamedColumns | None) -> list[str]:
     from sqlglot import exp
 
     from penstock.declare.sql.model import Block

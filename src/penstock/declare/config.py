@@ -24,20 +24,20 @@ from penstock.declare.values import (
     Count,
     Data,
     Duration,
+    FileOrder,
     FlowOrder,
-    Folder,
+    LocalFolder,
     Name,
-    Option,
-    Order,
     Partition,
     Period,
+    PlainOption,
     Policy,
     Positive,
     Propagate,
-    QueryPolicy,
+    QueryPolicyText,
     Queue,
-    Reason,
-    Restated,
+    ReasonText,
+    RestatedTimes,
     StoreUrl,
     Waits,
     Webhook,
@@ -100,10 +100,10 @@ class FeedConfig(Strict):
     punctuation: str | None = None
     mode: Literal["append", "snapshot"] = "append"
     # What orders files that state the same partitions.
-    order: Order = "arrival"
+    order: FileOrder = "arrival"
     # What files are a reason for, by patterns of their names.
-    reasons: dict[str, Reason] = Field(default_factory=dict)
-    options: dict[str, Option] = Field(default_factory=dict)
+    reasons: dict[str, ReasonText] = Field(default_factory=dict)
+    options: dict[str, PlainOption] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000
     # Whether links in the landing folder are followed: who may write there could make this process read any file.
@@ -115,7 +115,7 @@ class FeedConfig(Strict):
     guarantee: Annotated[bool, Field(strict=True)] = False
     cost: Period | None = None
     recovery: Period | None = None
-    restated: Restated | None = None
+    restated: RestatedTimes | None = None
     queue: Queue | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
@@ -157,7 +157,7 @@ class TableConfig(Strict):
     columns: str | None = None
     code_version: str | int | None = None
     # Why its SQL or its code was changed the last time; tables that follow only some changes go by that.
-    reason: Reason | None = None
+    reason: ReasonText | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
     chop: Count | None = None
@@ -173,7 +173,7 @@ class TableConfig(Strict):
     # What an hour costs by which late work of it comes later, in seconds of updates; None for what the project says.
     late_cost: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     # When its old partitions are stated anew: what is made from it may wait for that.
-    restated: Restated | None = None
+    restated: RestatedTimes | None = None
     # How long reasons to update it are collected after the first of them.
     queue: Queue | None = None
     # Of a table that others make: what it is made from, where its rows are, how the outside job is told of a work order, and
@@ -191,7 +191,7 @@ OF_EXTERNAL = ("reads", "data", "command", "webhook", "order_within")
 
 
 class StorageConfig(Strict):
-    path: Folder = "warehouse"
+    path: LocalFolder = "warehouse"
     # Tables whose own declaration does not say keep this many old versions.
     keep_versions: Count | None = None
     keep_days: Positive | None = 7
@@ -242,7 +242,7 @@ class FlowsConfig(Strict):
 class QueriesConfig(Strict):
     """How queries are answered."""
 
-    policy: QueryPolicy = "default"
+    policy: QueryPolicyText = "default"
     lanes: Annotated[int, Field(ge=1, le=1000, strict=True)] = 2
     functions: tuple[str, ...] = ()
     inline_rows: Count = 10_000
@@ -288,7 +288,7 @@ class ProfileConfig(Strict):
 class ProjectConfig(Strict):
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
     zone: Zone = "UTC"
-    tables: Folder = "tables"
+    tables: LocalFolder = "tables"
     storage: StorageConfig = StorageConfig()
     store: StoreConfig = StoreConfig()
     run: RunConfig = RunConfig()
@@ -296,7 +296,7 @@ class ProjectConfig(Strict):
     queries: QueriesConfig = QueriesConfig()
     serve: ServeConfig = ServeConfig()
     profiles: dict[Name, ProfileConfig] = Field(default_factory=dict)
-    spark: dict[str, Option] = Field(default_factory=dict)
+    spark: dict[str, PlainOption] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)
     replicas: dict[Name, ReplicaConfig] = Field(default_factory=dict)
 

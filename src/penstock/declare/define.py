@@ -20,7 +20,7 @@ from penstock.declare.definition import Definition, aligned, exact_time, foldabl
 from penstock.declare.flow_check import SparkSql, check_flow, known_schema, with_unknown
 from penstock.declare.problems import Location, Problem
 from penstock.declare.source_partitions import Placing, place
-from penstock.declare.sql.view import Rowwise, Shape, SqlProblem, View, analyse
+from penstock.declare.sql.view import NamedColumns, Rowwise, SqlProblem, View, analyse
 from penstock.flows.description import TypedFlow
 from penstock.flows.following import Following, follow
 from penstock.model.grain import MONTHS, WHOLE, Calendar, Fixed, clock_offset_us
@@ -115,7 +115,7 @@ class Definer:
             definition = replace(definition, table=replace(definition.table, shape=shape))
         plain = declaration.is_plain  # then its feed was checked
         if definition.time is not None and not plain and "partition" not in declaration.broken:
-            columns: Shape | None = own or (definition.view.columns if definition.view else None)
+            columns: NamedColumns | None = own or (definition.view.columns if definition.view else None)
             if definition.flow is not None:
                 columns = definition.columns
             if columns is not None:
@@ -194,7 +194,7 @@ class Definer:
 
     def _view(self, definition: Definition, done: Mapping[str, Definition]) -> Definition:
         declaration, table = definition.declaration, definition.table
-        read: dict[str, Shape] = {}
+        read: dict[str, NamedColumns] = {}
         for source in table.sources:
             found = definition if source.table == declaration.name else done.get(source.table)
             if found is not None and found.columns is not None:
@@ -337,7 +337,7 @@ class Definer:
         where, time = declaration.at("time"), declaration.config.time
         self.problem(where, f"table `{declaration.name}`: {why}; write :partition_start AS {time}")
 
-    def _analysed(self, definition: Definition, read: Mapping[str, Shape]) -> Definition:
+    def _analysed(self, definition: Definition, read: Mapping[str, NamedColumns]) -> Definition:
         """The definition with its view, if its SQL can be understood."""
         declaration = definition.declaration
         assert declaration.sql is not None
@@ -359,7 +359,7 @@ class Definer:
             return replace(definition, view=view)
         return replace(definition, view=view, schema=schema_of(view), columns=view.columns)
 
-    def _compare(self, declaration: TableDeclaration, own: Shape, view: View) -> None:
+    def _compare(self, declaration: TableDeclaration, own: NamedColumns, view: View) -> None:
         """The columns that are declared must be those that the SELECT gives."""
         if view.columns is None:
             return

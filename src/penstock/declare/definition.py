@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.declare.api import FeedDeclaration, TableDeclaration
 from penstock.declare.project import Declarations
 from penstock.declare.source_partitions import Placing
-from penstock.declare.sql.view import AggregateWay, OutputColumn, Rowwise, Shape, View
+from penstock.declare.sql.view import AggregateWay, NamedColumns, OutputColumn, Rowwise, View
 from penstock.flows.activities import UNKNOWN
 from penstock.flows.description import TypedFlow, parameters
 from penstock.flows.following import Following
@@ -31,7 +31,7 @@ class Definition:
     view: View | None = None
     wants_partition: bool = False
     # The columns by name, with such types as are known.
-    columns: Shape | None = None
+    columns: NamedColumns | None = None
     # A base table whose feed restates: each file takes the place of what was there.
     restated: bool = False
     # The flow that makes it, perhaps with other tables, and the columns at each of its steps.
@@ -123,7 +123,7 @@ def schema_of(view: View) -> Schema | None:
     return tuple(Column(column.name, column.type or "string") for column in view.columns)
 
 
-def shape_of(columns: Schema | None) -> Shape | None:
+def shape_of(columns: Schema | None) -> NamedColumns | None:
     """The columns at some place of a flow as those of a view."""
     if columns is None:
         return None

@@ -56,7 +56,7 @@ from penstock.flows.activities import (
     Versions,
 )
 from penstock.flows.activities.checks import Literal as Value
-from penstock.flows.activities.combine import Ambiguous, How
+from penstock.flows.activities.combine import Ambiguous, JoinKind
 from penstock.flows.description import Flow, FlowSource, FlowStep, Target
 from penstock.flows.frontier import RunPreferences
 
@@ -178,7 +178,7 @@ class Rows:
         on: Names = (),
         *,
         condition: str | None = None,
-        how: How = "inner",
+        how: JoinKind = "inner",
         name: str | None = None,
     ) -> Rows:
         """Pairs of rows that are equal in some columns, or for which a condition is true."""

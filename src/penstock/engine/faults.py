@@ -14,20 +14,20 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from penstock.control.faults import Part
+from penstock.control.faults import WorldPart
 from penstock.errors import PenstockError
 
 
 @dataclass(frozen=True, slots=True)
 class WorldFault:
-    part: Part
+    part: WorldPart
     reason: str
 
 
 class NotAvailable(PenstockError):
     """A part of the world that must be there is not."""
 
-    def __init__(self, part: Part, reason: str) -> None:
+    def __init__(self, part: WorldPart, reason: str) -> None:
         super().__init__(reason)
         self.fault = WorldFault(part, reason)
 

@@ -73,10 +73,10 @@ class Stale:
     withheld: bool = False
 
 
-Outcome = Success | Rejected | DeadlineMissed | Stale
+QueryOutcome = Success | Rejected | DeadlineMissed | Stale
 
 
-def ending(outcome: Outcome) -> Ending:
+def ending(outcome: QueryOutcome) -> Ending:
     match outcome:
         case Success():
             return Ending.SUCCESS
@@ -193,7 +193,7 @@ class Satisfaction(Mapping[str, Tally]):
         self._profiles = dict(profiles or {})
         self._overall = sum(self._profiles.values(), Tally())
 
-    def add(self, profile: str, outcome: Outcome | Ending, weights: OutcomeWeights) -> None:
+    def add(self, profile: str, outcome: QueryOutcome | Ending, weights: OutcomeWeights) -> None:
         one = Tally.of(outcome if isinstance(outcome, Ending) else ending(outcome), weights)
         self._profiles[profile] = self._profiles.get(profile, Tally()) + one
         self._overall += one

@@ -9,14 +9,14 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 # By table: the snapshots of its versions, newest first.
-Versions = Mapping[str, Sequence[int]]
+KeptVersions = Mapping[str, Sequence[int]]
 # By table: the snapshots of the versions that are whole at the replica.
 Copied = Mapping[str, AbstractSet[int]]
 _NONE: frozenset[int] = frozenset()
 
 
 def next_copy(
-    kept: Versions,
+    kept: KeptVersions,
     copied: Copied,
     agreeing: Mapping[str, int],
     most: int,
@@ -33,7 +33,7 @@ def next_copy(
     return None
 
 
-def _newest_first(kept: Versions, most: int, priority: Mapping[str, float]) -> list[tuple[str, int]]:
+def _newest_first(kept: KeptVersions, most: int, priority: Mapping[str, float]) -> list[tuple[str, int]]:
     """The newest of each table, then the one before of each, and so on."""
     wanted = [
         (place, -priority.get(table, 1.0), -snapshot, table)
@@ -43,7 +43,7 @@ def _newest_first(kept: Versions, most: int, priority: Mapping[str, float]) -> l
     return [(table, -snapshot) for _, _, snapshot, table in sorted(wanted)]
 
 
-def to_drop(kept: Versions, copied: Copied, agreeing: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+def to_drop(kept: KeptVersions, copied: Copied, agreeing: Mapping[str, int], most: int) -> list[tuple[str, int]]:
     """Versions at the replica that it need not hold any more. Nothing goes before the versions that agree are there,
     so that a reader always finds a consistent set."""
     if any(snapshot not in copied.get(table, _NONE) for table, snapshot in agreeing.items()):

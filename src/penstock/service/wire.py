@@ -69,7 +69,7 @@ def _whole(value: Any) -> Any:
 
 
 Lag = Annotated[int, Field(ge=0, le=1_000_000_000), BeforeValidator(_whole)]
-Limit = Annotated[int, Field(ge=1, le=1_000_000_000), BeforeValidator(_whole)]
+RowLimit = Annotated[int, Field(ge=1, le=1_000_000_000), BeforeValidator(_whole)]
 
 
 class Weights(BaseModel):
@@ -96,7 +96,7 @@ class AskedFor(BaseModel):
     stale: Annotated[Literal["mark", "withhold"] | None, Field(description="What to do with a stale answer.")] = None
     weights: Annotated[Weights | None, Field(description="What the outcomes are worth.")] = None
     profile: Annotated[str | None, Field(max_length=100, description="Only where no token says it.")] = None
-    limit: Annotated[Limit | None, Field(description="At most so many rows.")] = None
+    limit: Annotated[RowLimit | None, Field(description="At most so many rows.")] = None
     files: Annotated[bool, Field(description="An answer too large for a message becomes Parquet files.")] = True
 
 
@@ -109,8 +109,8 @@ class Reported(BaseModel):
         str, Field(max_length=10_000, description="Such as 2024-03-01..2024-03-07; several with commas.")
     ] = ""
     order: Annotated[str | None, Field(max_length=100, description="The work order that this answers.")] = None
-    version: Annotated[Limit | None, Field(description="Which version was made, as the order says.")] = None
-    inputs: Annotated[dict[str, Limit], Field(description="The versions of the inputs that it was made from.")] = {}
+    version: Annotated[RowLimit | None, Field(description="Which version was made, as the order says.")] = None
+    inputs: Annotated[dict[str, RowLimit], Field(description="The versions of the inputs that it was made from.")] = {}
     files: Annotated[
         list[Annotated[str, Field(max_length=2_000)]] | None,
         Field(max_length=10_000, description="Parquet files below the project's folder; [] if there are no rows."),

@@ -3,7 +3,7 @@ tables.
 """
 
 from penstock.tables.catalogue import Catalogue
-from penstock.tables.evolution import Added, Relaxed, Step, Widened, evolve
+from penstock.tables.evolution import Added, Relaxed, SchemaStep, Widened, evolve
 from penstock.tables.others import OthersCommit
 from penstock.tables.types import (
     HIDDEN_PREFIX,
@@ -32,7 +32,7 @@ __all__ = [
     "Relaxed",
     "RowsDeletedInPlace",
     "SchemaConflict",
-    "Step",
+    "SchemaStep",
     "TableChange",
     "Widened",
     "evolve",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.model.schema import Column, Schema
-from penstock.tables.evolution import Added, Relaxed, Step, Widened
+from penstock.tables.evolution import Added, Relaxed, SchemaStep, Widened
 from penstock.tables.types import SchemaConflict, Type, from_lake, parse, to_lake
 
 
@@ -89,7 +89,7 @@ class Altered:
     nodes: tuple[ColumnNode, ...]
 
 
-def alter(nodes: Sequence[ColumnNode], steps: Sequence[Step], next_id: int) -> Altered:
+def alter(nodes: Sequence[ColumnNode], steps: Sequence[SchemaStep], next_id: int) -> Altered:
     """Carry out `steps`. A changed column keeps its id: that is what makes old files readable as it."""
     at = paths(nodes)
     now = {node.id: node for node in nodes}

@@ -52,7 +52,7 @@ class Instant(TypeDecorator[int]):
         return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-Text = String()
+_Text = String()
 Number = BigInteger()
 Flag = BigInteger().with_variant(Boolean(), "postgresql")
 Uuid = String().with_variant(AnyUuid(as_uuid=False), "postgresql")
@@ -71,9 +71,9 @@ def _table(name: str, key: str | None, /, **columns: TypeEngine[Any]) -> Table:
 settings = Table(
     "ducklake_metadata",
     metadata,
-    Column("key", Text, nullable=False),
-    Column("value", Text, nullable=False),
-    Column("scope", Text),
+    Column("key", _Text, nullable=False),
+    Column("value", _Text, nullable=False),
+    Column("scope", _Text),
     Column("scope_id", Number),
 )
 snapshot = _table(
@@ -81,51 +81,51 @@ snapshot = _table(
     next_catalog_id=Number, next_file_id=Number,
 )  # fmt: skip
 snapshot_changes = _table(
-    "ducklake_snapshot_changes", "snapshot_id", snapshot_id=Number, changes_made=Text, author=Text,
-    commit_message=Text, commit_extra_info=Text,
+    "ducklake_snapshot_changes", "snapshot_id", snapshot_id=Number, changes_made=_Text, author=_Text,
+    commit_message=_Text, commit_extra_info=_Text,
 )  # fmt: skip
 schema = _table(
     "ducklake_schema", "schema_id", schema_id=Number, schema_uuid=Uuid, begin_snapshot=Number, end_snapshot=Number,
-    schema_name=Text, path=Text, path_is_relative=Flag,
+    schema_name=_Text, path=_Text, path_is_relative=Flag,
 )  # fmt: skip
 table = _table(
     "ducklake_table", None, table_id=Number, table_uuid=Uuid, begin_snapshot=Number, end_snapshot=Number,
-    schema_id=Number, table_name=Text, path=Text, path_is_relative=Flag,
+    schema_id=Number, table_name=_Text, path=_Text, path_is_relative=Flag,
 )  # fmt: skip
 view = _table(
     "ducklake_view", None, view_id=Number, view_uuid=Uuid, begin_snapshot=Number, end_snapshot=Number,
-    schema_id=Number, view_name=Text, dialect=Text, sql=Text, column_aliases=Text,
+    schema_id=Number, view_name=_Text, dialect=_Text, sql=_Text, column_aliases=_Text,
 )  # fmt: skip
-tag = _table("ducklake_tag", None, object_id=Number, begin_snapshot=Number, end_snapshot=Number, key=Text, value=Text)
+tag = _table("ducklake_tag", None, object_id=Number, begin_snapshot=Number, end_snapshot=Number, key=_Text, value=_Text)
 column_tag = _table(
     "ducklake_column_tag", None, table_id=Number, column_id=Number, begin_snapshot=Number, end_snapshot=Number,
-    key=Text, value=Text,
+    key=_Text, value=_Text,
 )  # fmt: skip
 data_file = _table(
     "ducklake_data_file", "data_file_id", data_file_id=Number, table_id=Number, begin_snapshot=Number,
-    end_snapshot=Number, file_order=Number, path=Text, path_is_relative=Flag, file_format=Text, record_count=Number,
-    file_size_bytes=Number, footer_size=Number, row_id_start=Number, partition_id=Number, encryption_key=Text,
+    end_snapshot=Number, file_order=Number, path=_Text, path_is_relative=Flag, file_format=_Text, record_count=Number,
+    file_size_bytes=Number, footer_size=Number, row_id_start=Number, partition_id=Number, encryption_key=_Text,
     mapping_id=Number, partial_max=Number,
 )  # fmt: skip
 file_column_stats = _table(
     "ducklake_file_column_stats", None, data_file_id=Number, table_id=Number, column_id=Number,
-    column_size_bytes=Number, value_count=Number, null_count=Number, min_value=Text, max_value=Text,
-    contains_nan=Flag, extra_stats=Text,
+    column_size_bytes=Number, value_count=Number, null_count=Number, min_value=_Text, max_value=_Text,
+    contains_nan=Flag, extra_stats=_Text,
 )  # fmt: skip
 file_variant_stats = _table(
-    "ducklake_file_variant_stats", None, data_file_id=Number, table_id=Number, column_id=Number, variant_path=Text,
-    shredded_type=Text, column_size_bytes=Number, value_count=Number, null_count=Number, min_value=Text,
-    max_value=Text, contains_nan=Flag, extra_stats=Text,
+    "ducklake_file_variant_stats", None, data_file_id=Number, table_id=Number, column_id=Number, variant_path=_Text,
+    shredded_type=_Text, column_size_bytes=Number, value_count=Number, null_count=Number, min_value=_Text,
+    max_value=_Text, contains_nan=Flag, extra_stats=_Text,
 )  # fmt: skip
 delete_file = _table(
     "ducklake_delete_file", "delete_file_id", delete_file_id=Number, table_id=Number, begin_snapshot=Number,
-    end_snapshot=Number, data_file_id=Number, path=Text, path_is_relative=Flag, format=Text, delete_count=Number,
-    file_size_bytes=Number, footer_size=Number, encryption_key=Text, partial_max=Number,
+    end_snapshot=Number, data_file_id=Number, path=_Text, path_is_relative=Flag, format=_Text, delete_count=Number,
+    file_size_bytes=Number, footer_size=Number, encryption_key=_Text, partial_max=Number,
 )  # fmt: skip
 column = _table(
     "ducklake_column", None, column_id=Number, begin_snapshot=Number, end_snapshot=Number, table_id=Number,
-    column_order=Number, column_name=Text, column_type=Text, initial_default=Text, default_value=Text,
-    nulls_allowed=Flag, parent_column=Number, default_value_type=Text, default_value_dialect=Text,
+    column_order=Number, column_name=_Text, column_type=_Text, initial_default=_Text, default_value=_Text,
+    nulls_allowed=Flag, parent_column=Number, default_value_type=_Text, default_value_dialect=_Text,
 )  # fmt: skip
 table_stats = _table(
     "ducklake_table_stats",
@@ -137,7 +137,7 @@ table_stats = _table(
 )
 table_column_stats = _table(
     "ducklake_table_column_stats", None, table_id=Number, column_id=Number, contains_null=Flag, contains_nan=Flag,
-    min_value=Text, max_value=Text, extra_stats=Text,
+    min_value=_Text, max_value=_Text, extra_stats=_Text,
 )  # fmt: skip
 partition_info = _table(
     "ducklake_partition_info",
@@ -149,42 +149,42 @@ partition_info = _table(
 )
 partition_column = _table(
     "ducklake_partition_column", None, partition_id=Number, table_id=Number, partition_key_index=Number,
-    column_id=Number, transform=Text,
+    column_id=Number, transform=_Text,
 )  # fmt: skip
 file_partition_value = _table(
     "ducklake_file_partition_value", None, data_file_id=Number, table_id=Number, partition_key_index=Number,
-    partition_value=Text,
+    partition_value=_Text,
 )  # fmt: skip
 scheduled = _table(
-    "ducklake_files_scheduled_for_deletion", None, data_file_id=Number, path=Text, path_is_relative=Flag,
+    "ducklake_files_scheduled_for_deletion", None, data_file_id=Number, path=_Text, path_is_relative=Flag,
     schedule_start=Instant(),
 )  # fmt: skip
 inlined_data_tables = _table(
-    "ducklake_inlined_data_tables", None, table_id=Number, table_name=Text, schema_version=Number
+    "ducklake_inlined_data_tables", None, table_id=Number, table_name=_Text, schema_version=Number
 )
-column_mapping = _table("ducklake_column_mapping", None, mapping_id=Number, table_id=Number, type=Text)
+column_mapping = _table("ducklake_column_mapping", None, mapping_id=Number, table_id=Number, type=_Text)
 name_mapping = _table(
-    "ducklake_name_mapping", None, mapping_id=Number, column_id=Number, source_name=Text, target_field_id=Number,
+    "ducklake_name_mapping", None, mapping_id=Number, column_id=Number, source_name=_Text, target_field_id=Number,
     parent_column=Number, is_partition=Flag,
 )  # fmt: skip
 schema_versions = _table(
     "ducklake_schema_versions", None, begin_snapshot=Number, schema_version=Number, table_id=Number
 )
 macro = _table(
-    "ducklake_macro", None, schema_id=Number, macro_id=Number, macro_name=Text, begin_snapshot=Number,
+    "ducklake_macro", None, schema_id=Number, macro_id=Number, macro_name=_Text, begin_snapshot=Number,
     end_snapshot=Number,
 )  # fmt: skip
-macro_impl = _table("ducklake_macro_impl", None, macro_id=Number, impl_id=Number, dialect=Text, sql=Text, type=Text)
+macro_impl = _table("ducklake_macro_impl", None, macro_id=Number, impl_id=Number, dialect=_Text, sql=_Text, type=_Text)
 macro_parameters = _table(
-    "ducklake_macro_parameters", None, macro_id=Number, impl_id=Number, column_id=Number, parameter_name=Text,
-    parameter_type=Text, default_value=Text, default_value_type=Text,
+    "ducklake_macro_parameters", None, macro_id=Number, impl_id=Number, column_id=Number, parameter_name=_Text,
+    parameter_type=_Text, default_value=_Text, default_value_type=_Text,
 )  # fmt: skip
 sort_info = _table(
     "ducklake_sort_info", None, sort_id=Number, table_id=Number, begin_snapshot=Number, end_snapshot=Number
 )
 sort_expression = _table(
-    "ducklake_sort_expression", None, sort_id=Number, table_id=Number, sort_key_index=Number, expression=Text,
-    dialect=Text, sort_direction=Text, null_order=Text,
+    "ducklake_sort_expression", None, sort_id=Number, table_id=Number, sort_key_index=Number, expression=_Text,
+    dialect=_Text, sort_direction=_Text, null_order=_Text,
 )  # fmt: skip
 
 # Ours. `penstock_data_file` knows what DuckLake has no column for; `end_snapshot` repeats DuckLake's so that
@@ -192,14 +192,14 @@ sort_expression = _table(
 # before.
 own_file = _table(
     "penstock_data_file", "data_file_id", data_file_id=Number, table_id=Number, partition_us=Number,
-    content_snapshot=Number, end_snapshot=Number, physical=Text, digest=Text,
+    content_snapshot=Number, end_snapshot=Number, physical=_Text, digest=_Text,
 )  # fmt: skip
 own_table = _table("penstock_table", "table_id", table_id=Number, mapping_id=Number, mapped_at=Number, horizon=Number)
 own_head = _table("penstock_head", "id", id=Number, snapshot_id=Number, next_file_id=Number)
 pin = Table(
     "penstock_pin",
     metadata,
-    Column("holder", Text, primary_key=True),
+    Column("holder", _Text, primary_key=True),
     Column("snapshot_id", Number, primary_key=True, autoincrement=False),
     Column("until_us", Number, nullable=False),
 )

@@ -45,10 +45,10 @@ class Relaxed:
     path: tuple[str, ...]
 
 
-Step = Added | Widened | Relaxed
+SchemaStep = Added | Widened | Relaxed
 
 
-def evolve(old: Schema, new: Schema, table: str = "the table") -> list[Step]:
+def evolve(old: Schema, new: Schema, table: str = "the table") -> list[SchemaStep]:
     """The steps that turn `old` into `new`, or `SchemaConflict`.
 
     The order of columns does not matter: files are matched by name, and a table keeps the order it has. A
@@ -59,7 +59,7 @@ def evolve(old: Schema, new: Schema, table: str = "the table") -> list[Step]:
 Added(path=('note',), type=Type(name='string', children=()))]
     """
     check_names(new, table)
-    steps: list[Step] = []
+    steps: list[SchemaStep] = []
     given = {column.name: column for column in new}
     for column in old:
         found = given.pop(column.name, None)
@@ -104,14 +104,14 @@ def wider(old: Type, new: Type) -> bool:
     )
 
 
-def _compare(table: str, path: tuple[str, ...], old: Type, new: Type) -> list[Step]:
+def _compare(table: str, path: tuple[str, ...], old: Type, new: Type) -> list[SchemaStep]:
     if old == new:
         return []
     if not old.children or old.name != new.name:
         if wider(old, new):
             return [Widened(path, old, new)]
         raise _retyped(table, path, old, new)
-    steps: list[Step] = []
+    steps: list[SchemaStep] = []
     given = dict(new.children)
     for name, child in old.children:
         found = given.pop(name, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.declare.sql.columns import resolve
-from penstock.declare.sql.facts import Shape, SqlProblem
+from penstock.declare.sql.facts import NamedColumns, SqlProblem
 from penstock.declare.sql.incremental import chances, classify
 from penstock.declare.sql.parse import PenstockSpark, known_columns, parse, tables_read
 from penstock.declare.sql.separable import prove_separable, trace
@@ -15,7 +15,9 @@ from penstock.declare.sql.times import time_origins, time_ranges
 from penstock.declare.sql.view import Given, OutputColumn, View
 
 
-def analyse(sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: str, line: int, strict: bool) -> View:
+def analyse(
+    sql: str, schemas: Mapping[str, NamedColumns], *, time: str | None, file: str, line: int, strict: bool
+) -> View:
     """See `sqlview.analyse`."""
     parsed = parse(sql, file=file, line=line)
     query, problems = resolve(parsed, schemas)
@@ -55,7 +57,7 @@ def analyse(sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: s
     return view
 
 
-def _spelled(tables: tuple[str, ...], schemas: Mapping[str, Shape]) -> tuple[str, ...]:
+def _spelled(tables: tuple[str, ...], schemas: Mapping[str, NamedColumns]) -> tuple[str, ...]:
     """Names as declared: Spark does not tell `Flows` from `flows`."""
     declared = {name.lower(): name for name in schemas}
     return tuple(declared.get(name.lower(), name) for name in tables)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.declare.sql.facts import Shape, SqlFlaw
+from penstock.declare.sql.facts import NamedColumns, SqlFlaw
 from penstock.declare.sql.parse import Parsed, Text, names_cte, table_name, visible_cte
 
 LONGEST = 50_000
@@ -62,7 +62,7 @@ def _step(tokens: Sequence[Token], number: int) -> int:
 class Expansion:
     """How many tables a query reads, and how many columns it has, when every named query is put where it is named."""
 
-    def __init__(self, parsed: Parsed, schemas: Mapping[str, Shape | None]) -> None:
+    def __init__(self, parsed: Parsed, schemas: Mapping[str, NamedColumns | None]) -> None:
         self._parsed = parsed
         self._widths = {name.lower(): len(shape) if shape is not None else _UNKNOWN for name, shape in schemas.items()}
         self._tables: dict[int, int] = {}

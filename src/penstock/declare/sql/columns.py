@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from penstock.declare.sql.facts import Shape, SqlFlaw
+from penstock.declare.sql.facts import NamedColumns, SqlFlaw
 from penstock.declare.sql.functions import is_generator, walk_block
-from penstock.declare.sql.model import Block, Bound, Combined, OutputItem, Query, Relation
+from penstock.declare.sql.model import Block, Bound, Combined, OutputItem, ParsedQuery, Relation
 from penstock.declare.sql.parse import (
     Parsed,
     field_type,
@@ -26,7 +26,7 @@ from penstock.declare.sql.types import element, fields, infer, spell, widest
 Scope = Sequence[Relation]
 
 
-def resolve(parsed: Parsed, schemas: Mapping[str, Shape]) -> tuple[Query, list[SqlFlaw]]:
+def resolve(parsed: Parsed, schemas: Mapping[str, NamedColumns]) -> tuple[ParsedQuery, list[SqlFlaw]]:
     """The query with its names bound, and what is wrong with it. Tables without a schema are taken on trust."""
     resolver = _Resolver(parsed, {name.lower(): (name, schema) for name, schema in schemas.items()})
     query = resolver.query(parsed.tree, ())
@@ -40,15 +40,15 @@ def _children(node: exp.Expr, key: str) -> list[exp.Expr]:
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed, schemas: Mapping[str, tuple[str, Shape]]) -> None:
+    def __init__(self, parsed: Parsed, schemas: Mapping[str, tuple[str, NamedColumns]]) -> None:
         self.text = parsed.text
         self.schemas = schemas
         self.problems: list[SqlFlaw] = []
-        self.ctes: dict[int, Query | None] = {}
+        self.ctes: dict[int, ParsedQuery | None] = {}
 
     # -- queries
 
-    def query(self, node: exp.Expr, outer: Scope) -> Query:
+    def query(self, node: exp.Expr, outer: Scope) -> ParsedQuery:
         while isinstance(node, exp.Subquery):
             node = node.this
         if isinstance(node, exp.SetOperation):
@@ -110,7 +110,7 @@ class _Resolver:
 
     def relation(self, node: exp.Expr, into: list[Relation], block: Block, outer: Scope, merged: set[str]) -> None:
         alias = node.alias_or_name
-        query: Query | None = None
+        query: ParsedQuery | None = None
         outputs: tuple[OutputItem, ...] | None = None
         table: str | None = None
         lateral = False
@@ -172,7 +172,7 @@ class _Resolver:
             OutputItem(c.name, spell(c.type) if c.type else None, frozenset({(name, c.name)})) for c in schema
         )
 
-    def cte(self, cte: exp.CTE, outer: Scope) -> Query | None:
+    def cte(self, cte: exp.CTE, outer: Scope) -> ParsedQuery | None:
         if id(cte) not in self.ctes:
             self.ctes[id(cte)] = None  # a recursive one meets itself here: its columns are taken on trust
             self.ctes[id(cte)] = self.query(cte.this, outer)
@@ -385,7 +385,7 @@ class _Resolver:
             type_ = types[part.lower()]
         return bound
 
-    def check_outputs(self, query: Query) -> None:
+    def check_outputs(self, query: ParsedQuery) -> None:
         """The view's own columns need names, each its own."""
         seen: dict[str, str] = {}
         for number, output in enumerate(query.outputs or (), 1):

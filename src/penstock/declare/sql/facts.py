@@ -44,7 +44,7 @@ class NamedColumn(Protocol):
     def type(self) -> str | None: ...
 
 
-Shape = Sequence[NamedColumn]
+NamedColumns = Sequence[NamedColumn]
 
 
 @dataclass(frozen=True)

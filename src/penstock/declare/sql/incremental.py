@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.declare.sql.facts import AggregateWay, Full, How, Rowwise
 from penstock.declare.sql.fold import FoldPlan, StoredPartial, Value, assemble, averaged
 from penstock.declare.sql.functions import aggregates, is_aggregate, unsteady
-from penstock.declare.sql.model import Block, Combined, Query
+from penstock.declare.sql.model import Block, Combined, ParsedQuery
 from penstock.declare.sql.parse import Parsed, type_of
 from penstock.declare.sql.text import Call, Item, one_line, select_list
 from penstock.declare.sql.types import infer, is_exact, of_sum
@@ -27,14 +27,14 @@ class _No(Exception):
     """The reason why a view is not incremental."""
 
 
-def classify(parsed: Parsed, query: Query, tables: tuple[str, ...]) -> How:
+def classify(parsed: Parsed, query: ParsedQuery, tables: tuple[str, ...]) -> How:
     try:
         return _classify(parsed, query, tables)
     except _No as no:
         return Full(f"full: {no}")
 
 
-def _classify(parsed: Parsed, query: Query, tables: tuple[str, ...]) -> How:
+def _classify(parsed: Parsed, query: ParsedQuery, tables: tuple[str, ...]) -> How:
     if parsed.parameters:
         names = ", ".join(f":{name}" for name in parsed.parameters)
         raise _No(f"{names} makes each partition a query of its own")
@@ -52,7 +52,7 @@ def _classify(parsed: Parsed, query: Query, tables: tuple[str, ...]) -> How:
     return Rowwise("incremental: each row is computed by itself", parsed.sql)
 
 
-def why_not_by_row(parsed: Parsed, query: Query, top: bool = True) -> Iterator[str]:
+def why_not_by_row(parsed: Parsed, query: ParsedQuery, top: bool = True) -> Iterator[str]:
     """Reasons why new rows of the single source do not simply give new rows (or, at the top, new partial groups)."""
     if isinstance(query, Combined):
         yield f"{type(query.node).__name__.upper()} combines several queries"
@@ -98,7 +98,7 @@ def misfits(parsed: Parsed, block: Block) -> Iterator[str]:
             yield reason
 
 
-def chances(parsed: Parsed, query: Query) -> Iterator[str]:
+def chances(parsed: Parsed, query: ParsedQuery) -> Iterator[str]:
     """What gives another answer each time, anywhere in a query."""
     if isinstance(query, Combined):
         yield from chances(parsed, query.left)
@@ -119,7 +119,7 @@ def function_name(parsed: Parsed, node: exp.Expr) -> str:
     return str(node.sql_name()).lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
 
 
-def unknown_relation(query: Query) -> str | None:
+def unknown_relation(query: ParsedQuery) -> str | None:
     """A relation whose columns are not known: then a name in GROUP BY might be an alias or a column of it."""
     if isinstance(query, Combined):
         return unknown_relation(query.left) or unknown_relation(query.right)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.declare.sql.functions import aggregates, walk_block
 
-Origin = tuple[str, str]
+ColumnOrigin = tuple[str, str]
 """(table, column)"""
 
 
@@ -19,7 +19,7 @@ class OutputItem:
 
     name: str | None
     type: str | None
-    origins: frozenset[Origin]
+    origins: frozenset[ColumnOrigin]
     expression: exp.Expr | None = None
     """What computes it in its SELECT; None for columns of tables and of expanded stars over structs."""
     node: exp.Expr | None = None
@@ -33,7 +33,7 @@ class Relation:
     alias: str
     outputs: tuple[OutputItem, ...] | None
     table: str | None = None
-    query: Query | None = None
+    query: ParsedQuery | None = None
     node: exp.Expr | None = None
     lateral: bool = False
     """A generator over the rows before it (LATERAL VIEW): makes rows of rows, reads nothing of its own."""
@@ -65,7 +65,7 @@ class Block:
     outputs: tuple[OutputItem, ...] | None = None
     bound: dict[int, Bound] = field(default_factory=dict)
     """By id of the column node, which the tree keeps alive."""
-    subqueries: list[Query] = field(default_factory=list)
+    subqueries: list[ParsedQuery] = field(default_factory=list)
 
     def meaning(self, column: exp.Expr) -> Bound | None:
         return self.bound.get(id(column))
@@ -138,15 +138,15 @@ class Combined:
     """UNION, INTERSECT or EXCEPT."""
 
     node: exp.SetOperation
-    left: Query
-    right: Query
+    left: ParsedQuery
+    right: ParsedQuery
     outputs: tuple[OutputItem, ...] | None
 
 
-Query = Block | Combined
+ParsedQuery = Block | Combined
 
 
-def output_index(query: Query, name: str) -> int | None:
+def output_index(query: ParsedQuery, name: str) -> int | None:
     for i, output in enumerate(query.outputs or ()):
         if output.name is not None and output.name.lower() == name.lower():
             return i

@@ -20,9 +20,9 @@ from penstock.declare.problems import did_you_mean
 from penstock.declare.sql.allowed import ALLOWED, WORDS
 from penstock.declare.sql.bounds import LONGEST, Expansion, size_problems, words_problems
 from penstock.declare.sql.columns import resolve
-from penstock.declare.sql.facts import Shape, SqlFlaw, SqlProblem
+from penstock.declare.sql.facts import NamedColumns, SqlFlaw, SqlProblem
 from penstock.declare.sql.functions import FUNCTIONS
-from penstock.declare.sql.model import Query
+from penstock.declare.sql.model import ParsedQuery
 from penstock.declare.sql.parse import Parsed, Text, names_cte, parse, table_name, tables_read, tokens_of
 
 
@@ -35,10 +35,10 @@ class ReadQuery:
     # As declared, in the order of the text.
     tables: tuple[str, ...]
     parsed: Parsed
-    query: Query
+    query: ParsedQuery
 
 
-def read_query(sql: str, schemas: Mapping[str, Shape | None], functions: Collection[str] = ()) -> ReadQuery:
+def read_query(sql: str, schemas: Mapping[str, NamedColumns | None], functions: Collection[str] = ()) -> ReadQuery:
     """The query, if it only reads. `schemas` has every table that may be read, with its columns if they are known;
     `functions` may be called besides the usual ones. Raises `SqlProblem` with everything that is wrong."""
     text = Text(sql, "query", 1)
@@ -177,7 +177,7 @@ def _statements(parsed: Parsed) -> Iterator[SqlFlaw]:
             yield text.at(node, "WITH RECURSIVE", "a query may not repeat itself")
 
 
-def _relations(parsed: Parsed, schemas: Mapping[str, Shape | None]) -> Iterator[SqlFlaw]:
+def _relations(parsed: Parsed, schemas: Mapping[str, NamedColumns | None]) -> Iterator[SqlFlaw]:
     text = parsed.text
     known = {name.lower() for name in schemas}
     for table in parsed.tree.find_all(exp.Table):

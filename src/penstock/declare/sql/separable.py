@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from penstock.declare.sql.facts import Separable
 from penstock.declare.sql.incremental import group_keys, misfits, unknown_relation
-from penstock.declare.sql.model import Block, Combined, Query, Relation, output_index
+from penstock.declare.sql.model import Block, Combined, ParsedQuery, Relation, output_index
 from penstock.declare.sql.parse import Parsed
 
 
-def prove_separable(parsed: Parsed, query: Query, tables: tuple[str, ...], time: str | None) -> Separable:
+def prove_separable(parsed: Parsed, query: ParsedQuery, tables: tuple[str, ...], time: str | None) -> Separable:
     if time is None:
         return Separable(False, "the table has no time column")
     if parsed.parameters:
@@ -30,7 +30,7 @@ def prove_separable(parsed: Parsed, query: Query, tables: tuple[str, ...], time:
     return Separable(False, reason) if reason else Separable(True, f"no row depends on rows of another `{time}`")
 
 
-def _why_not(parsed: Parsed, query: Query, index: int) -> str | None:
+def _why_not(parsed: Parsed, query: ParsedQuery, index: int) -> str | None:
     if isinstance(query, Combined):
         if query.node.args.get("limit") or query.node.args.get("offset"):
             return "LIMIT counts rows of all partitions"
@@ -80,7 +80,7 @@ def _block(parsed: Parsed, block: Block, times: list[exp.Expr] | None, name: str
 
 
 def _inside(
-    parsed: Parsed, block: Block, relation: Relation, query: Query, times: list[exp.Expr] | None, name: str
+    parsed: Parsed, block: Block, relation: Relation, query: ParsedQuery, times: list[exp.Expr] | None, name: str
 ) -> str | None:
     if _by_row(query):
         return next(_misfits_inside(parsed, query), None)
@@ -106,7 +106,7 @@ def _inside(
     return _block(parsed, query, [o.expression for o in inner if o.expression is not None], name)
 
 
-def _misfits_inside(parsed: Parsed, query: Query) -> Iterator[str]:
+def _misfits_inside(parsed: Parsed, query: ParsedQuery) -> Iterator[str]:
     if isinstance(query, Block):
         yield from misfits(parsed, query)
         for relation in query.relations:
@@ -114,7 +114,7 @@ def _misfits_inside(parsed: Parsed, query: Query) -> Iterator[str]:
                 yield from _misfits_inside(parsed, relation.query)
 
 
-def _by_row(query: Query) -> bool:
+def _by_row(query: ParsedQuery) -> bool:
     """A subquery that makes rows of rows may pass the time on in any form."""
     if isinstance(query, Combined):
         return False
@@ -137,7 +137,7 @@ def _partition_by(block: Block, window: exp.Window) -> list[exp.Expr]:
     return list(window.args.get("partition_by") or ())
 
 
-def trace(query: Query, name: str) -> exp.Expr | None:
+def trace(query: ParsedQuery, name: str) -> exp.Expr | None:
     """The expression of an output column over the columns of the base tables; None across set operations."""
     index = output_index(query, name)
     if index is None or isinstance(query, Combined) or query.outputs is None:
@@ -178,7 +178,7 @@ def _expand(block: Block, expression: exp.Expr) -> exp.Expr | None:
     return copy
 
 
-def _by_place(query: Query, outputs: tuple[object, ...] | None, output: object) -> exp.Expr | None:
+def _by_place(query: ParsedQuery, outputs: tuple[object, ...] | None, output: object) -> exp.Expr | None:
     if outputs is None or query.outputs is None or output not in outputs:
         return None
     return trace(query, query.outputs[outputs.index(output)].name or "")

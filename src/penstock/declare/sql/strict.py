@@ -16,7 +16,7 @@ from penstock.declare.problems import did_you_mean
 from penstock.declare.sql.facts import SqlFlaw
 from penstock.declare.sql.functions import FUNCTIONS, aggregates, is_aggregate, is_generator, walk_block
 from penstock.declare.sql.incremental import function_name, group_keys, unknown_relation
-from penstock.declare.sql.model import Block, Combined, Query
+from penstock.declare.sql.model import Block, Combined, ParsedQuery
 from penstock.declare.sql.parse import Parsed, type_of
 from penstock.declare.sql.types import INTEGERS, TIMES, decimal_of, infer
 from penstock.model.schema import WrongColumns, parse_ddl
@@ -38,7 +38,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def strict_problems(parsed: Parsed, query: Query) -> Iterator[SqlFlaw]:
+def strict_problems(parsed: Parsed, query: ParsedQuery) -> Iterator[SqlFlaw]:
     yield from _words(parsed)
     for node in parsed.tree.walk():
         yield from _node(parsed, node)
@@ -57,7 +57,7 @@ def strict_problems(parsed: Parsed, query: Query) -> Iterator[SqlFlaw]:
             yield parsed.text.at(output.node, found, expected)
 
 
-def _not_held(type_: str | None, node: exp.Expr | None, query: Query) -> str | None:
+def _not_held(type_: str | None, node: exp.Expr | None, query: ParsedQuery) -> str | None:
     """The type, or that of a part, which no table can hold."""
     if type_ is not None:
         try:
@@ -179,7 +179,7 @@ def _literal(parsed: Parsed, node: exp.Cast) -> Iterator[SqlFlaw]:
 # Queries
 
 
-def _query(parsed: Parsed, query: Query, seen: set[int]) -> Iterator[SqlFlaw]:
+def _query(parsed: Parsed, query: ParsedQuery, seen: set[int]) -> Iterator[SqlFlaw]:
     if id(query) in seen:
         return
     seen.add(id(query))

@@ -25,14 +25,14 @@ from penstock.declare.sql.facts import (
 )
 from penstock.declare.sql.functions import is_aggregate
 from penstock.declare.sql.incremental import group_keys
-from penstock.declare.sql.model import Block, Bound, Combined, Query, Relation, output_index
+from penstock.declare.sql.model import Block, Bound, Combined, ParsedQuery, Relation, output_index
 from penstock.declare.sql.parse import PenstockSpark
 from penstock.declare.sql.types import infer
 
 _DAY = Within("day")
 
 
-def time_origins(query: Query, time: str) -> frozenset[Origin]:
+def time_origins(query: ParsedQuery, time: str) -> frozenset[Origin]:
     """All that the values of an output column may come from."""
     index = output_index(query, time)
     return frozenset({Unknown(time)}) if index is None else frozenset(_output(query, index))
@@ -41,7 +41,7 @@ def time_origins(query: Query, time: str) -> frozenset[Origin]:
 _RANGES = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
 
 
-def time_ranges(query: Query) -> Iterator[tuple[ColumnTerm, ColumnTerm]]:
+def time_ranges(query: ParsedQuery) -> Iterator[tuple[ColumnTerm, ColumnTerm]]:
     """The pairs of columns of two relations that a join or filter compares by order: their rows need not be of one time."""
     if isinstance(query, Combined):
         yield from time_ranges(query.left)
@@ -57,7 +57,7 @@ def time_ranges(query: Query) -> Iterator[tuple[ColumnTerm, ColumnTerm]]:
             yield from ((a, b) for one, a in found for two, b in found if one.relation is not two.relation)
 
 
-def _output(query: Query, index: int) -> Iterator[Origin]:
+def _output(query: ParsedQuery, index: int) -> Iterator[Origin]:
     if isinstance(query, Combined):
         yield from _output(query.left, index)
         if isinstance(query.node, exp.Union):

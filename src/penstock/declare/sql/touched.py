@@ -15,7 +15,7 @@ from datetime import UTC, datetime, tzinfo
 from sqlglot import exp
 
 from penstock.declare.sql.functions import is_aggregate
-from penstock.declare.sql.model import Block, Query, Relation
+from penstock.declare.sql.model import Block, ParsedQuery, Relation
 from penstock.declare.sql.parse import PenstockSpark
 from penstock.declare.sql.read import ReadQuery
 from penstock.model.grain import WHOLE, Grain
@@ -54,7 +54,7 @@ def touched(read: ReadQuery, tables: Mapping[str, Timed], now_us: int, zone: tzi
     return found
 
 
-def _blocks(query: Query) -> Iterator[Block]:
+def _blocks(query: ParsedQuery) -> Iterator[Block]:
     if not isinstance(query, Block):
         yield from _blocks(query.left)
         yield from _blocks(query.right)

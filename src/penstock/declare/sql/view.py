@@ -20,16 +20,16 @@ from penstock.declare.sql.facts import (
     Full,
     How,
     NamedColumn,
+    NamedColumns,
     Origin,
     Rowwise,
     Separable,
-    Shape,
     SqlFlaw,
     SqlProblem,
 )
 
 if TYPE_CHECKING:
-    from penstock.declare.sql.model import Query
+    from penstock.declare.sql.model import ParsedQuery
     from penstock.declare.sql.parse import Parsed
 
 __all__ = [
@@ -37,10 +37,10 @@ __all__ = [
     "Full",
     "How",
     "NamedColumn",
+    "NamedColumns",
     "OutputColumn",
     "Rowwise",
     "Separable",
-    "Shape",
     "SqlFlaw",
     "SqlProblem",
     "View",
@@ -66,7 +66,7 @@ class Given:
     """What was analysed."""
 
     sql: str
-    schemas: Mapping[str, Shape]
+    schemas: Mapping[str, NamedColumns]
     file: str
     line: int
 
@@ -101,7 +101,7 @@ class View:
         return parse(self.given.sql, file=self.given.file, line=self.given.line)
 
     @cached_property
-    def query(self) -> Query:
+    def query(self) -> ParsedQuery:
         from penstock.declare.sql.columns import resolve
 
         return resolve(self.parsed, self.given.schemas)[0]
@@ -117,7 +117,7 @@ class View:
 
 
 def analyse(
-    sql: str, schemas: Mapping[str, Shape], *, time: str | None, file: str, line: int = 1, strict: bool = False
+    sql: str, schemas: Mapping[str, NamedColumns], *, time: str | None, file: str, line: int = 1, strict: bool = False
 ) -> View:
     """Everything that the text of a view says. `line` is the line of the file at which the text begins; `strict`: what is
     certain to fail in Spark is a problem, too.

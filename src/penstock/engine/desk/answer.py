@@ -15,12 +15,12 @@ from penstock.engine.desk.reads import Reading
 from penstock.engine.desk.versions import Version
 from penstock.model.grain import zone_of
 from penstock.queries.choice import Way
-from penstock.queries.outcome import Ending, Outcome, Stale, ending
+from penstock.queries.outcome import Ending, QueryOutcome, Stale, ending
 
 
 @dataclass(frozen=True)
 class Answer:
-    outcome: Outcome
+    outcome: QueryOutcome
     # What was done to answer it, and why that.
     way: Way
     why: str = ""

@@ -17,7 +17,7 @@ from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import OutcomeWeights
 from penstock.queries.estimate import RefreshStep
 from penstock.queries.live import LivePolicy, Steering
-from penstock.queries.outcome import Cause, Ending, Outcome, Satisfaction, ending
+from penstock.queries.outcome import Cause, Ending, QueryOutcome, Satisfaction, ending
 from penstock.store.store import Store
 
 
@@ -153,6 +153,6 @@ class Tallies:
     failed: int = 0
     withdrawn: int = 0
 
-    def add(self, asked: QueryTicket, outcome: Outcome, seconds: float) -> None:
+    def add(self, asked: QueryTicket, outcome: QueryOutcome, seconds: float) -> None:
         self.satisfaction.add(asked.profile, outcome, asked.contract.weights)
         self.latencies.setdefault(ending(outcome).value, Histogram()).add(seconds)

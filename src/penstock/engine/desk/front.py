@@ -37,7 +37,7 @@ from penstock.queries.choice import Choice, Option, Way
 from penstock.queries.contract import Contract, Profile, WhenStale
 from penstock.queries.estimate import RefreshStep
 from penstock.queries.live import LivePolicy, find_live_policy
-from penstock.queries.outcome import DeadlineMissed, Ending, Outcome, Rejected, Stale, ending, judged
+from penstock.queries.outcome import DeadlineMissed, Ending, QueryOutcome, Rejected, Stale, ending, judged
 from penstock.queries.predict import Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -456,7 +456,7 @@ class Front:
     def end(
         self,
         asked: QueryTicket,
-        outcome: Outcome,
+        outcome: QueryOutcome,
         reading: Reading | None = None,
         rows: ResultRows | None = None,
         shared: bool = False,
@@ -494,7 +494,7 @@ class Front:
         return self.warehouse.declarations.state_folder / "results"
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: QueryOutcome) -> str:
     match outcome:
         case Rejected():
             return f"rejected: {outcome.why}"

@@ -28,7 +28,7 @@ from penstock.declare.config import FILE_NAME
 from penstock.declare.project import Declarations
 from penstock.engine.durable import to_disk
 from penstock.engine.upkeep.identity import read_claim
-from penstock.engine.upkeep.verify import Progress, held, silent
+from penstock.engine.upkeep.verify import ProgressReport, held, silent
 from penstock.errors import PenstockError
 from penstock.store import schema as state_tables
 from penstock.store.store import Store
@@ -87,7 +87,7 @@ def backup(
     now_us: Callable[[], int],
     *,
     copy: bool = False,
-    progress: Progress = silent,
+    progress: ProgressReport = silent,
 ) -> Backup:
     """Also while the project runs. `copy`: no links, as for another disk that is the same file system."""
     folder = folder.resolve()

@@ -21,7 +21,7 @@ from penstock.engine.spark.session import session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.executor import Computed, explain_error
 from penstock.engine.updates.rows import quoted, read_files
-from penstock.engine.upkeep.verify import Compared, Progress, held
+from penstock.engine.upkeep.verify import Compared, ProgressReport, held
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
@@ -63,7 +63,7 @@ class Recompute:
         scratch = Scratch(catalogue.data_path, self._folder.resolve())
         self._work = SparkWork(session_in(session, warehouse.zone), warehouse, store, scratch, schema_of_feed)
 
-    def run(self, state: State, progress: Progress) -> Iterator[Compared]:
+    def run(self, state: State, progress: ProgressReport) -> Iterator[Compared]:
         """Every table of the project, sources first."""
         tables = [name for name in self.warehouse.graph.order if name in state.tables]
         try:

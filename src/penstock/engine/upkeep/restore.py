@@ -34,7 +34,7 @@ from penstock.engine.upkeep.identity import (
     write_mark,
 )
 from penstock.engine.upkeep.retention import note_missed
-from penstock.engine.upkeep.verify import Progress, silent
+from penstock.engine.upkeep.verify import ProgressReport, silent
 from penstock.errors import PenstockError
 from penstock.store import schema as state_tables
 from penstock.store.lock import RunLock
@@ -76,7 +76,7 @@ def restore(
     *,
     force: bool = False,
     copy: bool = False,
-    progress: Progress = silent,
+    progress: ProgressReport = silent,
 ) -> Restored:
     found = read_backup(folder)
     if found is None:
@@ -157,7 +157,7 @@ def _same(place: str, catalogue: Catalogue) -> bool:
     return Path(place).resolve() == Path(catalogue.data_path).resolve()
 
 
-def _bring(files: list[Stored], folder: Path, catalogue: Catalogue, copy: bool, progress: Progress) -> None:
+def _bring(files: list[Stored], folder: Path, catalogue: Catalogue, copy: bool, progress: ProgressReport) -> None:
     paths = [(file, file.path.removeprefix(catalogue.data_path)) for file in files]
     lost = [
         path
@@ -210,7 +210,7 @@ class MovedFiles:
 
 
 def move(
-    declarations: Declarations, target: Path, now_us: Callable[[], int], *, progress: Progress = silent
+    declarations: Declarations, target: Path, now_us: Callable[[], int], *, progress: ProgressReport = silent
 ) -> MovedFiles:
     """Bring the data files to another folder and have the project use that."""
     new = (declarations.folder / target).resolve()
@@ -267,7 +267,7 @@ def _may_move(store: Store, identity: Identity, new: Path) -> None:
         raise RestoreError(f"{new} is not empty.\nName a new or empty folder.")
 
 
-def _finish_moving(store: Store, catalogue: Catalogue, progress: Progress) -> MovedFiles:
+def _finish_moving(store: Store, catalogue: Catalogue, progress: ProgressReport) -> MovedFiles:
     """Take away what the project has in the folder where it was."""
     with store.read() as conn:
         before = store.fact(conn, _MOVED)

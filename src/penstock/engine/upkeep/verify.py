@@ -31,7 +31,7 @@ _AT_ONCE = 200
 _RENEW_S = 600.0
 
 # Told what is being done, how much of it is done, and how much there is.
-Progress = Callable[[str, int, int], None]
+ProgressReport = Callable[[str, int, int], None]
 
 
 def silent(_what: str, _done: int, _all: int) -> None:
@@ -134,7 +134,7 @@ class Verifier:
     store: Store
     catalogue: Catalogue
     now_us: Callable[[], int]
-    progress: Progress = silent
+    progress: ProgressReport = silent
     _names: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def run(self, state: State) -> Verified:

@@ -24,8 +24,8 @@ from penstock.flows.activities.base import (
 )
 from penstock.model.schema import Column, Schema
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
-HOW: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+HOW: tuple[JoinKind, ...] = ("inner", "left", "right", "full", "semi", "anti")
 # What it means that a reference has several rows for a key, which differ.
 Ambiguous = Literal["fail", "bad"]
 AMBIGUOUS: tuple[Ambiguous, ...] = ("fail", "bad")
@@ -45,7 +45,7 @@ class Join(Activity):
 
     keys: tuple[str, ...] = ()
     condition: str | None = None
-    how: How = "inner"
+    how: JoinKind = "inner"
 
     def shape(self, inputs: Sequence[Schema], sql: Sql) -> Shape:
         left, right = inputs

@@ -18,7 +18,7 @@ from penstock.model.time import SECOND_US
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import ModeChange
-from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned
+from penstock.scheduling.recovery.tasks import PeriodRule, RecoveryTask, provisioned
 from penstock.sim.arrivals import batches, factors
 from penstock.sim.scenario import Scenario, us
 
@@ -273,7 +273,7 @@ def durations_of(scenario: Scenario, seed: int) -> Duration:
     return duration
 
 
-def model_of(scenario: Scenario, *, worst: bool, periods: Periods = "single", merge: bool = False) -> Model:
+def model_of(scenario: Scenario, *, worst: bool, periods: PeriodRule = "single", merge: bool = False) -> Model:
     """Tasks for the tables of a scenario, with the longest times that jobs take or with the average ones.
 
     With `merge` a job in the background loads as many files as fit into the longest jobs that there are anyway, so that

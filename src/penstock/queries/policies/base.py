@@ -18,14 +18,14 @@ from penstock.queries.situation import Items, Next, Query, QuerySituation, Updat
 # The second is corrected: printed as costs only, it would never reject when all penalties are 0.
 
 # The work that an admitted query still needs, given what those before it need.
-Need = Callable[[Query, set[int]], float]
+Worth = Callable[[Query, set[int]], float]
 
 
 def alone(query: Query, refreshed: set[int]) -> float:
     return query.left_s
 
 
-def refreshing(situation: QuerySituation) -> Need:
+def refreshing(situation: QuerySituation) -> Worth:
     """Queries of stale items need a refresh, the first of each item."""
     items = situation.items
 
@@ -39,7 +39,7 @@ def refreshing(situation: QuerySituation) -> Need:
     return need
 
 
-def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: Need = alone) -> Cause | None:
+def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: Worth = alone) -> Cause | None:
     """Why not to admit a query, or None. `OVERLOAD`: it would be in time but for the updates before it; `DEADLINE`: with less caution it
     might be, or the queries before it take too long."""
     refreshed: set[int] = set()

@@ -31,7 +31,7 @@ from penstock.scheduling.recovery.tasks import ROUNDING, RecoveryTask, total_uti
 Arbitration = Literal["increase", "staleness"]
 Startable = Callable[[str], bool]
 # How it ranks, its number, and the table.
-Entry = tuple[float, int, str]
+_HeapEntry = tuple[float, int, str]
 _SLACK = 32
 
 
@@ -58,8 +58,8 @@ class Modes:
         # may hold what is no longer so; that is found out when it comes up.
         self._news: set[str] = set()
         self._due: list[tuple[int, str]] = []
-        self._released: list[Entry] = []
-        self._behind: list[Entry] = []
+        self._released: list[_HeapEntry] = []
+        self._behind: list[_HeapEntry] = []
         # How long these two heaps may get before they are tidied.
         self._room = (_SLACK, _SLACK)
         # In the order in which they entered; and those that must leave, because the tracks cannot carry them any more.
@@ -410,10 +410,10 @@ class Modes:
         return -task.priority * lag_us / task.cost_us
 
     def _live(
-        self, heap: list[Entry], holds: Callable[[float, Progress, RecoveryTask], bool]
+        self, heap: list[_HeapEntry], holds: Callable[[float, Progress, RecoveryTask], bool]
     ) -> Iterator[tuple[str, Progress]]:
         """What a heap holds, in order, without what is no longer so. All of it stays in the heap."""
-        kept: list[Entry] = []
+        kept: list[_HeapEntry] = []
         try:
             for table, entry in self._found(heap, holds):
                 kept.append(entry)
@@ -423,8 +423,8 @@ class Modes:
                 heappush(heap, entry)
 
     def _found(
-        self, heap: list[Entry], holds: Callable[[float, Progress, RecoveryTask], bool]
-    ) -> Iterator[tuple[str, Entry]]:
+        self, heap: list[_HeapEntry], holds: Callable[[float, Progress, RecoveryTask], bool]
+    ) -> Iterator[tuple[str, _HeapEntry]]:
         seen: set[str] = set()
         while heap:
             entry = heappop(heap)

@@ -28,7 +28,7 @@ from penstock.scheduling.recovery.bounds import Model
 from penstock.scheduling.recovery.modes import Modes
 from penstock.scheduling.recovery.progress import NO_DATA_US, JobChoice
 from penstock.scheduling.recovery.reservations import NO_CHANGE, Change, changed, declared_cost_us, kept, model_of
-from penstock.scheduling.recovery.tasks import Periods, RecoveryTask
+from penstock.scheduling.recovery.tasks import PeriodRule, RecoveryTask
 
 Provision = Literal["worst", "average"]
 
@@ -45,7 +45,7 @@ class Adaptive:
         *,
         plain: bool = False,
         provision: Provision = "worst",
-        periods: Periods = "single",
+        periods: PeriodRule = "single",
         margin: float = LONGER,
         graph: Graph | None = None,
     ) -> None:

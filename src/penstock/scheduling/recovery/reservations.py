@@ -11,7 +11,7 @@ from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.proposal import with_periods
-from penstock.scheduling.recovery.tasks import Periods, RecoveryTask, provisioned, total_utilisation
+from penstock.scheduling.recovery.tasks import PeriodRule, RecoveryTask, provisioned, total_utilisation
 
 # More files than this in one job save hardly any start-up.
 _MOST_MERGED = 16
@@ -59,7 +59,7 @@ def model_of(
     graph: Graph,
     costs_us: Mapping[str, int],
     tracks: int,
-    periods: Periods = "single",
+    periods: PeriodRule = "single",
     *,
     merge: bool = True,
     startups_us: Mapping[str, int] | None = None,

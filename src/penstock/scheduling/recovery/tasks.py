@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, fsum
 from typing import Literal
 
-Periods = Literal["single", "shared"]
+PeriodRule = Literal["single", "shared"]
 # Loads are sums of quotients: what differs by less is equal.
 ROUNDING = 1e-9
 
@@ -53,7 +53,7 @@ def total_utilisation(tasks: Iterable[RecoveryTask]) -> float:
     return fsum(task.utilisation for task in tasks if task.reserved)
 
 
-def recovery_period_us(cost_us: int, period_us: int, total: float, tracks: int, periods: Periods = "single") -> int:
+def recovery_period_us(cost_us: int, period_us: int, total: float, tracks: int, periods: PeriodRule = "single") -> int:
     """The recovery period of a table. `single`: the shortest with which it can recover while no other does, (7).
     `shared`: so that all tables could recover at the same time.
 
@@ -69,7 +69,7 @@ def recovery_period_us(cost_us: int, period_us: int, total: float, tracks: int, 
     return min(period_us, max(cost_us, ceil(wanted - 1e-6)))
 
 
-def provisioned(tasks: Sequence[RecoveryTask], tracks: int, periods: Periods = "single") -> list[RecoveryTask]:
+def provisioned(tasks: Sequence[RecoveryTask], tracks: int, periods: PeriodRule = "single") -> list[RecoveryTask]:
     """The same tasks with recovery periods for so many tracks."""
     total = total_utilisation(tasks)
     return [
