@@ -14,7 +14,7 @@ from penstock.control.controller import Controller
 from penstock.control.events import Event, StartUpdate, UpdateStarted
 from penstock.control.state import State
 from penstock.requests.job import Job
-from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.protocol import UpdatePolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from penstock.model.partitions import PartitionSet
 from penstock.model.relations import fits
 from penstock.model.tables import ALL, Feed, Source, Table
 from penstock.model.time import BEGIN_US, END_US, HOUR_US, MINUTE_US
-from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.protocol import UpdatePolicy
 from tests.control.schedule_world import NEVER, World, denoted, made, mixed
 
 T0 = 1_709_200_800_000_000  # 2024-02-29 10:00, so that days, weeks and months change on the way

@@ -38,7 +38,7 @@ from penstock.model.tables import Feed, Table
 from penstock.model.time import BEGIN_US, END_US, SECOND_US
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by, partitions_of
-from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.protocol import UpdatePolicy
 
 NEVER = 1 << 60
 MASK = (1 << 61) - 1

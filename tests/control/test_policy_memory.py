@@ -14,8 +14,9 @@ from penstock.model.cost import CostModel
 from penstock.model.tables import Feed, Table
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.requests.job import FeedFile, PublishedTable
-from penstock.scheduling.jobs import Decision, FinishedJob, PolicyError, ReadyJob, ReadyJobs, Situation, Start
+from penstock.scheduling.jobs import Decision, FinishedJob, PolicyError, ReadyJob, Situation, Start
 from penstock.scheduling.policies import find_policy
+from penstock.scheduling.protocol import powers
 from penstock.store.schema import decode, encode
 
 T0 = 1_709_251_200_000_000
@@ -162,7 +163,7 @@ def test_policies_see_failures() -> None:
 )
 def test_a_failure_counts_less_than_an_update(took_s: float, slowness: float) -> None:
     policy = find_policy("reserve").for_graph(Life().controller.state.graph)
-    ready = ReadyJobs.under(policy)
+    ready = powers(policy).no_jobs()
     ready.put(ReadyJob("fast", 1, 1, 0, 60, 60, 0, 0, 0.1, 1.0, 1.0))
     failed = FinishedJob("fast", 0, 0, 1.0, took_s, True)
 

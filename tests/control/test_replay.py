@@ -10,9 +10,10 @@ import pytest
 from penstock.control.events import FileArrived, UpdateStarted
 from penstock.control.snapshot import dump, load
 from penstock.control.state import State
-from penstock.scheduling.jobs import Decision, Situation, Start, UpdatePolicy
+from penstock.scheduling.jobs import Decision, Situation, Start
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.index import MaxBenefit
+from penstock.scheduling.protocol import UpdatePolicy
 from tests.control.replay import replay
 from tests.control.scenarios import Scenario
 

@@ -16,9 +16,10 @@ import pytest
 from penstock.control.events import Event, FileArrived, FileRewritten, UpdateFailed, UpdateFinished, UpdateStarted
 from penstock.model.time import SECOND_US
 from penstock.scheduling import guard
-from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start, UpdatePolicy
+from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start
 from penstock.scheduling.policies import DEFAULT, ORDERS, PLACEMENTS, WHOLE, find_policy
 from penstock.scheduling.policies.index import Fifo
+from penstock.scheduling.protocol import UpdatePolicy
 from penstock.sim.runtime import Simulation
 from penstock.sim.scenario import Outage, Redelivery, Scenario, Slowdown
 from tests.scheduling.legality import Illegal, check

@@ -12,6 +12,7 @@ from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
 from penstock.scheduling.placement.proportional import Proportional
 from penstock.scheduling.placement.reserve import Reserve
 from penstock.scheduling.policies import find_policy
+from penstock.scheduling.protocol import powers
 from penstock.sim.scenario import Scenario, SimTable
 
 PLACEMENTS = [
@@ -86,7 +87,7 @@ def test_the_same_with_groups_and_without(placement: Placement, order: str) -> N
         chance = Random(seed)
         scenario = world(chance)
         placed = placement.knowing(scenario.graph)
-        ready = ReadyJobs.under(find_policy(order))
+        ready = powers(find_policy(order)).no_jobs()
         for _ in range(4):
             at = situation(chance, scenario, ready)
             if not at.free:

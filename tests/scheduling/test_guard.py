@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from penstock.model.time import SECOND_US
-from penstock.scheduling.jobs import Decision, PolicyError, ReadyJob, ReadyJobs, Situation, Start, UpdatePolicy
+from penstock.scheduling.jobs import Decision, PolicyError, ReadyJob, ReadyJobs, Situation, Start
 from penstock.scheduling.policies import DEFAULT, find_policy
 from penstock.scheduling.policies.index import Fifo
 from penstock.scheduling.policies.patient import Patient
+from penstock.scheduling.protocol import UpdatePolicy, powers
 from penstock.sim import lean, runtime
 from penstock.sim.outcome import Outcome
 from penstock.sim.scenario import Scenario, SimTable
@@ -157,7 +158,7 @@ def test_the_default_policy_leaves_its_situation_as_it_was(policy: str | UpdateP
     """Asked again about the same situation, or after another one, it says the same; and who asks for the order without
     saying since when the tracks are busy gets that of idle ones."""
     found = find_policy(policy) if isinstance(policy, str) else policy
-    ready = ReadyJobs.under(found)
+    ready = powers(found).no_jobs()
     fresh, dear = 100 * SECOND_US, 600 * SECOND_US
     ready.put(ReadyJob("cheap", 1, 1, 1000 * SECOND_US, 1100 * SECOND_US, fresh, 0, 0, 0.1, 1.0, 2.0, start_up_s=1.0))
     ready.put(ReadyJob("dear", 1, 1, 450 * SECOND_US, 550 * SECOND_US, dear, 0, 0, 0.1, 1.0, 61.0, start_up_s=1.0))

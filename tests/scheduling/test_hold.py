@@ -8,6 +8,7 @@ from penstock.scheduling.jobs import FinishedJob, ReadyJob, ReadyJobs, RunningJo
 from penstock.scheduling.placement.base import Recurring
 from penstock.scheduling.placement.hold import Hold, JobOrder
 from penstock.scheduling.policies import bound, find_policy
+from penstock.scheduling.protocol import powers
 from penstock.sim.lean import _Outlook
 from penstock.sim.scenario import Scenario, SimTable
 
@@ -19,7 +20,7 @@ LONG = tuple(SimTable(f"long{n}", period_s=1000, alpha_s=0, beta=0.5) for n in r
 
 def starts(scenario: Scenario, running: dict[int, RunningJob], memory: dict[str, float], *jobs: ReadyJob) -> list[str]:
     policy = bound(find_policy("hold"), scenario.graph)
-    ready = ReadyJobs.under(policy)
+    ready = powers(policy).no_jobs()
     for job in jobs:
         ready.put(job)
     free = tuple(track for track in range(scenario.tracks) if track not in running)

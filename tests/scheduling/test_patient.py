@@ -10,6 +10,7 @@ from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.index import MaxBenefit
 from penstock.scheduling.policies.patient import Patient, _came_us, _Worth
+from penstock.scheduling.protocol import powers
 from penstock.sim.scenario import Scenario, SimTable
 
 S = 1_000_000
@@ -123,14 +124,14 @@ def test_the_backlog_waits_where_it_is_dear_unless_the_overload_lasts() -> None:
     cheap, dear = job("cheap", release_s=1000, beta=0.01), job("dear", release_s=450, n=6)
     policy = find_policy("patient")
     for busy_since_s, first in ((900, "cheap"), (-5000, "dear")):
-        ready = ReadyJobs.under(policy)
+        ready = powers(policy).no_jobs()
         ready.put(cheap)
         ready.put(dear)
         assert next(ready.ranked(1000 * S, busy_since_s * S))[1].table == first
 
 
 def test_between_equals_the_youngest() -> None:
-    ready = ReadyJobs.under(find_policy("patient"))
+    ready = powers(find_policy("patient")).no_jobs()
     for number in (2, 3, 1):
         ready.put(job(f"t{number}", release_s=number))
     assert [found.table for _, found in ready.ranked(10 * S)] == ["t3", "t2", "t1"]
@@ -175,7 +176,7 @@ def test_bad_parameters(lasts: float) -> None:
 
 
 def test_a_backfill_gains_weight_while_it_waits() -> None:
-    ready = ReadyJobs.under(find_policy("patient"))
+    ready = powers(find_policy("patient")).no_jobs()
     ready.put(job("backfill", n=0, late=50, late_since_us=0))
     ready.put(job("edge", n=2, inherited=2.0))
     assert next(ready.ranked(2 * S, 0))[1].table == "edge"

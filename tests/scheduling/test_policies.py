@@ -4,9 +4,10 @@ import pytest
 
 from penstock.model.freshness import Staleness
 from penstock.model.time import MINUTE_US, SECOND_US
-from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation, UpdatePolicy
+from penstock.scheduling.jobs import ReadyJob, ReadyJobs, Situation
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.policies.index import Fifo, MaxBenefit
+from penstock.scheduling.protocol import UpdatePolicy
 from tests.scheduling.test_ranking import ready
 
 

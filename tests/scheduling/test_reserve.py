@@ -7,10 +7,11 @@ import pytest
 from penstock.model.graph import Graph
 from penstock.model.tables import Feed, Table
 from penstock.model.time import SECOND_US
-from penstock.scheduling.jobs import ReadyJob, ReadyJobs, RunningJob, Situation
+from penstock.scheduling.jobs import ReadyJob, RunningJob, Situation
 from penstock.scheduling.placement.base import Recurring
 from penstock.scheduling.placement.proportional import Clusters, stretch
 from penstock.scheduling.policies import bound, find_policy
+from penstock.scheduling.protocol import powers
 
 
 def test_periods_that_can_be_kept() -> None:
@@ -54,7 +55,7 @@ def test_no_track_idles_for_updates_that_are_merged_anyway() -> None:
         [Table(name, "hour", feed=name) for name in costs],
     )
     policy = bound(find_policy("reserve"), graph)
-    ready = ReadyJobs.under(policy)
+    ready = powers(policy).no_jobs()
     ready.put(ReadyJob("c", 1, 1, 0, 100, 50, 0, 0, 0.1, 1.0, 24.0))
     running = {0: RunningJob("b", 0, 0, 23.0)}
     (start,) = policy.decide(Situation(0, ready, running, (1,), 2, outlook=Costs(costs))).starts

@@ -26,8 +26,9 @@ from penstock.cli.render import brief_duration, plain_number
 from penstock.cli.whatif import simulate_log
 from penstock.declare.config import load_policies
 from penstock.errors import PenstockError
-from penstock.scheduling.jobs import Index, PolicyError, ReadyJob, UpdatePolicy
+from penstock.scheduling.jobs import PolicyError, ReadyJob
 from penstock.scheduling.policies import DEFAULT, PolicyNameError, bound, find_policy
+from penstock.scheduling.protocol import UpdatePolicy, powers
 from penstock.sim.figure import Line, Panel, check_picture, write_chart
 from penstock.sim.lean import run, uncontended
 from penstock.sim.outcome import Row, average, grouped, sweep, told_of
@@ -119,10 +120,11 @@ def _policies(file: Path, names: list[str], scenario: Scenario) -> list[str]:
 
 def _check_index(policy: UpdatePolicy, scenario: Scenario) -> None:
     """Of one job of each table: the loops have no time to look, and what is no number ranks anyhow."""
-    index: Index | None = getattr(policy, "index", None)
+    can = powers(policy)
+    index = can.index
     if index is None:
         return
-    weights = getattr(policy, "weights", None) or scenario.graph.inherited
+    weights = can.weights_in(scenario.graph)
     for table in scenario.tables:
         name, period = table.name, scenario.graph.periods_us[table.name]
         cost, start_up = scenario.costs_s[name], scenario.mean_factor * table.alpha_s

@@ -32,7 +32,6 @@ from penstock.requests.budget import closes_us
 from penstock.requests.in_flight import InFlight
 from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling import guard
-from penstock.scheduling.chopping import chops
 from penstock.scheduling.jobs import (
     Fact,
     Outlook,
@@ -41,9 +40,9 @@ from penstock.scheduling.jobs import (
     RunningJob,
     Situation,
     Start,
-    UpdatePolicy,
 )
 from penstock.scheduling.policies import bound, find_policy
+from penstock.scheduling.protocol import UpdatePolicy, powers
 
 _NOBODY: frozenset[str] = frozenset()
 
@@ -62,10 +61,10 @@ class Controller:
 
     def _set_policy(self) -> None:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
-        weights = getattr(self.policy, "weights", None) or self.state.graph.inherited
-        kept: frozenset[str] = getattr(self.policy, "kept", _NOBODY)
-        self.state.follow_policy(chops(self.policy, self.state.graph), weights, kept)
-        self.ready = ReadyJobs.under(self.policy)
+        graph = self.state.graph
+        can = powers(self.policy)
+        self.state.follow_policy(can.cuts(graph), can.weights_in(graph), can.kept)
+        self.ready = can.no_jobs()
         # What outside jobs could do now: no policy ranks it, as it takes no track.
         self.orders: dict[str, ReadyJob] = {}
         # Tables with late work, which depends on all that are above them; and those that pause, or hold late work back.
@@ -76,8 +75,8 @@ class Controller:
         self._waited: dict[str, frozenset[str]] = {}
         self._paused_until_us = END_US
         self.state.touch(self.state.tables)
-        self._follow = getattr(self.policy, "follow", None)
-        if self._follow is not None:
+        self._follows, self._resumes = can.follows, can.resumes
+        if self._follows is not None:
             exact = self.state.runs.followed.get("applied") == self.state.applied
             self._begin(None if exact else self.state.now_us)
         else:
@@ -87,19 +86,20 @@ class Controller:
         """A policy that follows what happens starts from what is known now, and from what it remembers: also of the process
         before, if that went by such a policy. Not at the state's own time, which also moves with decisions that are not on
         record. Without a time, nothing happened since."""
-        state, policy = self.state, self.policy
+        state, policy = self.state, self._follows
+        assert policy is not None
         before = state.runs.remembered
         if before.get("applied") != state.applied:
             before = {}  # it missed what happened since
-        self._memory = guard.attempt(policy.begin, state.tracks, self.outlook)  # type: ignore[attr-defined]
+        self._memory = guard.attempt(policy.begin, state.tracks, self.outlook)
         runs = {name for name in state.graph.updated_with if self._runs(name)}
-        resume = getattr(policy, "resume", None) if before else None
-        if resume is not None:
-            guard.attempt(resume, self._memory, before["memory"], runs, at_us)
+        resumes = self._resumes if before else None
+        if resumes is not None:
+            guard.attempt(resumes.resume, self._memory, before["memory"], runs, at_us)
         if at_us is not None:
             for name in state.graph.updated_with:
                 self._tell(Fact(at_us, name, "lags", self._lag_us(name)))
-                if resume is None and name in runs:
+                if resumes is None and name in runs:
                     self._tell(Fact(at_us, name, "starts", 0))
         state.runs.follow(self._memory)
 
@@ -108,13 +108,13 @@ class Controller:
         return any(table.running is not None and table.running.job.kind != "upkeep" for table in tables)
 
     def _tell(self, fact: Fact) -> None:
-        assert self._follow is not None
-        guard.attempt(self._follow, self._memory, fact, self.outlook)
+        assert self._follows is not None
+        guard.attempt(self._follows.follow, self._memory, fact, self.outlook)
 
     def apply(self, event: Event, number: int | None = None) -> None:
-        if self._follow is None or isinstance(event, RunStarted | WarehouseDeclared):
+        if self._follows is None or isinstance(event, RunStarted | WarehouseDeclared):
             self._apply(event, number)
-            if self._follow is not None:
+            if self._follows is not None:
                 self._begin(event.at_us)
             return
         state = self.state
@@ -195,7 +195,7 @@ class Controller:
             running,
             free,
             state.tracks,
-            MappingProxyType(state.memory) if self._follow is None else self._memory,
+            MappingProxyType(state.memory) if self._follows is None else self._memory,
             tuple(state.unseen.values()),
             self.outlook,
         )
@@ -203,7 +203,7 @@ class Controller:
         self._woken = decision.wake_at_us
         # What is remembered goes on record with what is started. A decision that starts nothing leaves no trace: else a
         # replay, which does not know of it, would decide otherwise later.
-        memory = None if self._follow is not None or decision.memory == state.memory else dict(decision.memory)
+        memory = None if self._follows is not None or decision.memory == state.memory else dict(decision.memory)
         first = 1 + len(orders)
         return orders + [
             StartUpdate(

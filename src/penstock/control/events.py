@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from penstock.model.partitions import Interval
 from penstock.model.tables import Feed, Table
@@ -334,6 +334,14 @@ class GuaranteeRenewed:
     at_us: int
     tables: tuple[str, ...]
     kind: Literal["guarantee-renewed"] = "guarantee-renewed"
+
+
+@runtime_checkable
+class OfFeed(Protocol):
+    """An event of one feed."""
+
+    @property
+    def feed(self) -> str: ...
 
 
 Event = (

@@ -39,8 +39,7 @@ from penstock.model.time import format_duration, format_instant
 from penstock.requests.job import Job
 from penstock.requests.tablestate import lag_us
 from penstock.scheduling.recovery.bounds import Model, RecoveryBound
-from penstock.scheduling.recovery.modes import Modes
-from penstock.scheduling.recovery.policy import Adaptive
+from penstock.scheduling.recovery.policy import Adaptive, RecoveryMemory
 from penstock.scheduling.recovery.tasks import ROUNDING
 
 UNEXPLAINED = "all that is watched is as assumed"
@@ -90,9 +89,9 @@ class PremiseWatch:
     def model(self) -> Model | None:
         """What the policy has reserved, if it is one that promises something."""
         policy, memory = self.controller.policy, self.controller.memory
-        if not isinstance(policy, Adaptive) or not isinstance(memory, Modes):
+        if not isinstance(policy, Adaptive) or not isinstance(memory, RecoveryMemory):
             return None
-        key = (policy, getattr(memory, "version", None), memory.tracks)
+        key = (policy, memory.version, memory.tracks)
         if self._model is None or self._model[0] != key:
             self._model = key, policy.model(memory.tracks, self.controller.outlook, fit=False)
         return self._model[1]
@@ -164,9 +163,9 @@ class PremiseWatch:
         self._limits[job.id] = Limit(name, event.at_us, limit, job.kind != "upkeep" and self._is_everything(job))
 
     @property
-    def _modes(self) -> Modes:
+    def _modes(self) -> RecoveryMemory:
         memory = self.controller.memory
-        assert isinstance(memory, Modes)
+        assert isinstance(memory, RecoveryMemory)
         return memory
 
     def _is_everything(self, job: Job) -> bool:

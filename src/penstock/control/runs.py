@@ -29,6 +29,7 @@ from penstock.requests.propagation import Dated, Propagation, PublishedChange
 from penstock.requests.tablestate import Running, TableState
 from penstock.requests.waits import QueryWaits
 from penstock.scheduling.jobs import FinishedJob
+from penstock.scheduling.protocol import Saved
 
 BACK_OFF_US = 1 * SECOND_US
 LONGEST_BACK_OFF_US = 300 * SECOND_US
@@ -76,8 +77,8 @@ class Runs:
     def remembered(self) -> dict[str, Any]:
         """What a policy that follows what happens remembers, in plain values, as of which event; empty if it cannot be written
         down."""
-        dump = getattr(self._follows, "dump", None)
-        return self.followed if dump is None else {"applied": self.ledger.applied, "memory": dump()}
+        memory = self._follows
+        return {"applied": self.ledger.applied, "memory": memory.dump()} if isinstance(memory, Saved) else self.followed
 
     def started(self, event: UpdateStarted) -> None:
         self.jobs += 1

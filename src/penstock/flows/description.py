@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 
-from penstock.flows.activities import UNKNOWN, Activity, Aggregate, Check, Gather, Shape, Sql, Wrong
+from penstock.flows.activities import UNKNOWN, Activity, Aggregate, BlackBox, Check, Gather, Shape, Sql, Wrong
 from penstock.flows.frontier import ANYHOW, RunPreferences
 from penstock.flows.graph import FlowGraph, Node, NodeKind
 from penstock.model.schema import Schema
@@ -72,7 +72,7 @@ class Flow:
     def fingerprint(self) -> str:
         """Another one for anything that gives other rows."""
         spelled = [(step.name, repr(step.does), step.inputs) for step in self.steps]
-        codes = [getattr(step.does, "fingerprint", "") for step in self.steps]
+        codes = [step.does.fingerprint if isinstance(step.does, BlackBox) else "" for step in self.steps]
         return sha256(repr((spelled, codes)).encode()).hexdigest()[:16]
 
     @property

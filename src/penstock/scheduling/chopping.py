@@ -51,14 +51,3 @@ class Chop:
             )
             for name, one in missed.items()
         }
-
-
-def chops(policy: object, graph: Graph) -> Mapping[str, Cut]:
-    """Of each table, how many periods of data one job may take; those that are missing may take all there is."""
-    chop: Chop | float | None = getattr(policy, "chop", None)
-    if chop is None:
-        return {}
-    if isinstance(chop, Chop):
-        found = chop.cuts(graph, getattr(policy, "weights", None) or graph.inherited)
-        return {name: cut for name, cut in found.items() if not graph.tables[name].external}
-    return dict.fromkeys((name for name in graph.order if not graph.tables[name].external), Cut(chop, chop))

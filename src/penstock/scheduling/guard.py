@@ -13,23 +13,23 @@ from typing import Any, NoReturn, TypeGuard, TypeVar
 from penstock.errors import PenstockError
 from penstock.model.graph import Graph
 from penstock.scheduling.chopping import Chop
-from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start, UpdatePolicy
+from penstock.scheduling.jobs import Decision, PolicyError, Situation, Start
+from penstock.scheduling.protocol import KnowsTables, UpdatePolicy, decides, powers
 
 T = TypeVar("T")
 
 
 def bound(policy: UpdatePolicy, graph: Graph) -> UpdatePolicy:
     """A policy that knows the tables, if it wants to. What it says of itself is checked here, once for all decisions."""
-    for_graph: Callable[[Graph], UpdatePolicy] | None = getattr(policy, "for_graph", None)
-    found = policy if for_graph is None else attempt(for_graph, graph)
-    if not callable(getattr(found, "decide", None)):
+    found = attempt(policy.for_graph, graph) if isinstance(policy, KnowsTables) else policy
+    if not decides(found):
         raise PolicyError(f"the policy for these tables is {found!r}; expected one with decide(situation)")
-    weights: Mapping[str, float] | None = getattr(found, "weights", None)
+    can = powers(found)
+    weights, chop = can.weights, can.chop
     for name in graph.order if weights else ():
         weight = weights.get(name) if isinstance(weights, Mapping) else None
         if not _is_number(weight):
             raise PolicyError(f"the policy's weights say {weight!r} of {name}; expected a number for each table")
-    chop: Chop | float | None = getattr(found, "chop", None)
     if not (chop is None or isinstance(chop, Chop) or (_is_number(chop) and chop > 0)):
         raise PolicyError(f"the policy's chop is {chop!r}; expected a number of periods above 0, a Chop, or None")
     return found

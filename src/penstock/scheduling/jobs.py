@@ -82,11 +82,22 @@ class Outlook(Protocol):
     def next_release_us(self, table: str) -> int | None:
         """When the next batch of a base table is expected; None if nothing is known."""
 
+    @property
+    def longest_version(self) -> int:
+        """Another number whenever what is known of longest times changed."""
+
+    def longest_s(self, table: str) -> float | None:
+        """What an update with the data of one period takes at most; None if that is not known."""
+
+    def start_up_s(self, table: str) -> float | None:
+        """What an update takes however little it has to do; None if that is not known."""
+
 
 class UnknownOutlook:
-    """The outlook where there is none."""
+    """The outlook where nothing is known. Another one may derive from it, and say what it knows."""
 
     version = 0
+    longest_version = 0
 
     def period_cost_s(self, table: str) -> float:
         return 1.0
@@ -95,6 +106,12 @@ class UnknownOutlook:
         return None
 
     def next_release_us(self, table: str) -> int | None:
+        return None
+
+    def longest_s(self, table: str) -> float | None:
+        return None
+
+    def start_up_s(self, table: str) -> float | None:
         return None
 
 
@@ -137,11 +154,6 @@ class ReadyJobs(dict[str, ReadyJob]):
         self._group_of: Mapping[str, Hashable] | None = None
         self._groups: dict[Hashable, Ranking[ReadyJob]] = {}
         self._grouped: dict[str, Hashable] = {}
-
-    @classmethod
-    def under(cls, policy: UpdatePolicy) -> ReadyJobs:
-        """None yet, to be ranked as a policy says."""
-        return cls(getattr(policy, "index", None), getattr(policy, "tie", None), getattr(policy, "lines", None))
 
     def put(self, job: ReadyJob) -> None:
         table = job.table
@@ -382,24 +394,3 @@ class Fact(NamedTuple):
     table: str
     what: Literal["lags", "starts", "ends", "owed"]
     lag_us: int
-
-
-class UpdatePolicy(Protocol):
-    """A policy may also have
-
-    index(job) -> (a, b)       so that `situation.ready.ranked(now)` yields jobs by the largest a + b * now
-    lines(job, busy_since_us)  instead of `index`, if it bends: (us, a, b), ... from when on it is which line
-    tie(job)                   what decides between equal indices, before how long a job waits
-    for_graph(graph) -> policy the same policy, knowing the tables; asked for whenever they are declared
-    chop: float | Chop | None  the most periods of data that one job may take (`scheduling/chopping.py`)
-    weights                    the priority that the job of each table comes with as `inherited`, by table; without it
-                               the largest of its own and those of all that follow from it
-    begin(tracks, outlook) and follow(memory, fact, outlook)
-                               a memory that follows every fact in the order of the log, decision or not, and which
-                               decisions only read: `begin` makes it, `follow` changes it
-    resume(memory, before, runs, at_us)
-                               a new memory goes on from what `memory.dump()` was before, in this process or the last one;
-                               `runs` are the tables that are updated now, `at_us` is None if nothing happened since
-    """
-
-    def decide(self, situation: Situation) -> Decision: ...

@@ -15,9 +15,10 @@ from math import ceil
 from penstock.model.cost import WORTH_A_START
 from penstock.model.time import SECOND_US
 from penstock.scheduling import guard
-from penstock.scheduling.chopping import Cut, chops
-from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, ReadyJobs, RunningJob, Situation, UpdatePolicy
+from penstock.scheduling.chopping import Cut
+from penstock.scheduling.jobs import NOTHING, FinishedJob, ReadyJob, RunningJob, Situation, UnknownOutlook
 from penstock.scheduling.policies import bound, find_policy
+from penstock.scheduling.protocol import UpdatePolicy, powers
 from penstock.sim import runtime
 from penstock.sim.arrivals import first_arrival_us, luck, slow_phases
 from penstock.sim.outcome import FreshnessSum, Outcome
@@ -40,7 +41,7 @@ def supports(scenario: Scenario) -> bool:
 def cuts_views(scenario: Scenario, policy: UpdatePolicy) -> bool:
     """Whether the policy chops updates of views: here they are cut anywhere, as in the paper, and in a warehouse between
     partitions only, so the schedules differ."""
-    chopped = chops(bound(policy, scenario.graph), scenario.graph)
+    chopped = powers(bound(policy, scenario.graph)).cuts(scenario.graph)
     return any(table.name in chopped and table.beta for table in scenario.tables if not table.is_base)
 
 
@@ -113,10 +114,8 @@ def _limit_us(cut: Cut, table: _Table) -> int:
     return max(int(periods), ceil(worth_s * SECOND_US / table.period_us)) * table.period_us
 
 
-class _Outlook:
+class _Outlook(UnknownOutlook):
     """Costs and arrivals, as they are."""
-
-    version = 0
 
     def __init__(self, costs_s: dict[str, float], tables: dict[str, _Table]) -> None:
         self._costs_s = costs_s
@@ -152,11 +151,13 @@ class _Lean:
         self.scenario = scenario
         graph = scenario.graph
         self.policy = bound(policy, graph)
-        self.ready = ReadyJobs.under(self.policy)
+        can = powers(self.policy)
+        self.learns = can.learns
+        self.ready = can.no_jobs()
         self.factor = scenario.mean_factor
         self.tracks = scenario.tracks
-        chop = chops(self.policy, graph)
-        weights = getattr(self.policy, "weights", None) or graph.inherited
+        chop = can.cuts(graph)
+        weights = can.weights_in(graph)
         self.tables: list[_Table] = []
         by_name: dict[str, _Table] = {}
         specs = {spec.name: spec for spec in scenario.tables}
@@ -206,7 +207,7 @@ class _Lean:
         mean_factor = self.factor
         never, second = _NEVER, SECOND_US
         trace = self.trace
-        learns = bool(getattr(self.policy, "learns", True))
+        learns = self.learns
         memory = NOTHING
         running: dict[int, RunningJob] = {}
         on_track: list[_Table] = [self.tables[0]] * tracks
@@ -370,7 +371,7 @@ def run(
     """One run: by the lean loop if that gives the same schedule, else (or with `full`) through the controller. With
     `cut_views` also where views are chopped: the lean loop cuts them anywhere, as the paper does."""
     found = find_policy(policy)
-    same = supports(scenario) and not hasattr(found, "follow")
+    same = supports(scenario) and powers(found).follows is None
     if same and not full and (cut_views or not cuts_views(scenario, found)):
         try:
             return simulate(scenario, found, seed, trace=trace)

@@ -23,18 +23,17 @@ from penstock.model.partitions import PartitionSet
 from penstock.model.time import SECOND_US
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import Piece, changed_by
-from penstock.scheduling.jobs import UpdatePolicy
+from penstock.scheduling.jobs import UnknownOutlook
 from penstock.scheduling.policies import bound
+from penstock.scheduling.protocol import UpdatePolicy
 from penstock.sim.arrivals import Batch, batches, factors, first_batch_end_us, generator, slow_at
 from penstock.sim.driver import ARRIVAL, END, Driver
 from penstock.sim.outcome import BusySum, FreshnessSum, Outcome
 from penstock.sim.scenario import Redelivery, Scenario, SimTable, us
 
 
-class KnownOutlook:
+class KnownOutlook(UnknownOutlook):
     """The outlook of a simulation whose costs and arrivals are known."""
-
-    version = 0
 
     def __init__(self, costs_s: dict[str, float]) -> None:
         self._costs_s = costs_s

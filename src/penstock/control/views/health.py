@@ -13,7 +13,7 @@ from datetime import UTC, tzinfo
 from heapq import heapify, heappop, heappush
 from typing import Literal, get_args
 
-from penstock.control.events import Event, FeedCameBack, FeedWentOut, RunStarted, WarehouseDeclared
+from penstock.control.events import Event, FeedCameBack, FeedWentOut, OfFeed, RunStarted, WarehouseDeclared
 from penstock.control.feeds import FeedState
 from penstock.control.state import State
 from penstock.model.rhythm import Rhythm
@@ -179,10 +179,8 @@ class FeedWatch:
         if isinstance(event, RunStarted | WarehouseDeclared):
             self._due, self._heap = {}, []
             self._look(self._state.graph.feeds)
-        else:
-            feed = getattr(event, "feed", None)
-            if feed is not None:
-                self._look((feed,))
+        elif isinstance(event, OfFeed):
+            self._look((event.feed,))
 
     def _look(self, feeds: Iterable[str]) -> None:
         for name in feeds:

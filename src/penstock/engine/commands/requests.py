@@ -21,8 +21,8 @@ from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.span import parse_span
 from penstock.model.time import LAST_US, format_instant
-from penstock.scheduling.chopping import chops
 from penstock.scheduling.policies import bound, find_policy
+from penstock.scheduling.protocol import powers
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -197,7 +197,7 @@ class Requesting:
         asked = [self._event(state, name, span, now_us, "", downstream) for name, span, downstream in wishes]
         found = forecast(state, now, asked)
         found.state.follow_policy(
-            chops(bound(find_policy(policy), graph), graph), found.state.weights, found.state.kept
+            powers(bound(find_policy(policy), graph)).cuts(graph), found.state.weights, found.state.kept
         )
         work = []
         with self.store.read() as conn:

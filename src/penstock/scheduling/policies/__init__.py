@@ -17,7 +17,7 @@ from penstock.model.graph import Graph
 from penstock.scheduling.chopping import Chop
 from penstock.scheduling.guard import bound
 from penstock.scheduling.inheritance import DEFAULT_K, RULES, inherited
-from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation, UpdatePolicy
+from penstock.scheduling.jobs import NOTHING, ByIndex, Decision, Situation
 from penstock.scheduling.placement.base import Global, Placement, Ranked, first_on
 from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
 from penstock.scheduling.placement.hold import Hold
@@ -25,6 +25,7 @@ from penstock.scheduling.placement.proportional import Proportional
 from penstock.scheduling.placement.reserve import Reserve
 from penstock.scheduling.policies.index import Edf, EdfP, Fifo, IndexPolicy, Lookahead, MaxBenefit, Random, Youngest
 from penstock.scheduling.policies.patient import Patient
+from penstock.scheduling.protocol import UpdatePolicy, decides, powers
 from penstock.scheduling.recovery.policy import Adaptive
 
 _new = tuple.__new__  # as in placement/everywhere.py
@@ -46,8 +47,8 @@ class Composed:
         self.inherit, self.inherit_k, self.chop = inherit, inherit_k, chop
         self.weights = weights
         self.index, self.why = order.index, order.why
-        self.tie = getattr(order, "tie", None)
-        self.lines = getattr(order, "lines", None)
+        can = powers(order)
+        self.tie, self.lines = can.tie, can.lines
         self.learns = (
             type(order).remember is not IndexPolicy.remember or type(placement).remember is not Placement.remember
         )
@@ -269,7 +270,7 @@ def register(name: str) -> Callable[[F], F]:
 
     def remember(factory: F) -> F:
         known = POLICIES.get(name)
-        if known is not None and getattr(known, "__module__", None) != getattr(factory, "__module__", ""):
+        if known is not None and known.__module__ != factory.__module__:
             raise PolicyNameError(f"there is a policy {name!r} already; choose another name")
         for kind in (ORDERS, PLACEMENTS, WHOLE):
             kind.pop(name, None)
@@ -278,7 +279,7 @@ def register(name: str) -> Callable[[F], F]:
             ORDERS[name] = factory
         elif issubclass(made, Placement):
             PLACEMENTS[name] = factory
-        elif callable(getattr(made, "decide", None)):
+        elif decides(made):
             WHOLE[name] = factory
         else:
             raise PolicyNameError(f"{name!r} is neither an IndexPolicy nor a Placement, and has no decide(situation)")

@@ -94,22 +94,20 @@ class Adaptive:
         usual = outlook.period_cost_s(table)
         if self.provision == "average":
             return usual
-        known = getattr(outlook, "longest_s", None)
-        if known is None:
+        longest = outlook.longest_s(table)
+        if longest is None:
             return self.margin * usual
-        longest: float = known(table)
         return longest if self.margin <= LONGER else max(longest, self.margin * usual)
 
     def _startups_us(self, graph: Graph, outlook: Outlook) -> dict[str, int]:
         """What of that a job takes however little it has to do, of tables of which that is known; 0 if it is the declared cost
         that is known."""
-        known = getattr(outlook, "start_up_s", None)
         found = {}
         for name in graph.updated_with:
             if declared_cost_us(graph, name) is not None:
                 found[name] = 0
-            elif known is not None:
-                part = known(name) / outlook.period_cost_s(name)
+            elif (start_up_s := outlook.start_up_s(name)) is not None:
+                part = start_up_s / outlook.period_cost_s(name)
                 found[name] = int(part * self._longest_s(name, outlook) * SECOND_US)
         return found
 
@@ -234,7 +232,7 @@ class Adaptive:
 
 
 def _version(outlook: Outlook) -> tuple[int, int]:
-    return outlook.version, getattr(outlook, "longest_version", 0)
+    return outlook.version, outlook.longest_version
 
 
 def _why(choice: JobChoice, modes: Modes, job: ReadyJob) -> str:
