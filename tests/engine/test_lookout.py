@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.app import Warehouse
+from penstock.engine.arrivals import intake
 from penstock.engine.arrivals import watcher as module
 from penstock.engine.arrivals.intake import Arrivals
 from penstock.engine.arrivals.watcher import Lookout
@@ -202,3 +203,29 @@ def test_many_files_that_are_on_record_are_told_from_those_that_are_not(
         (folder / "a/1.csv").write_text("k\nb\nc\n")
         (folder / "a/2.csv").write_text("k\nd\n")
         assert scan() == 2
+
+
+def test_a_feed_is_looked_at_as_often_as_it_says(project: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    toml = 'name = "p"\n' + FEED.format(name="often") + FEED.format(name="seldom") + '    look_every = "1h"\n'
+    folder = project({"penstock.toml": toml, "seldom/1.csv": "k\n1\n"})
+    now = [1000.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(intake.time, "monotonic", lambda: now[0])
+    news = News()
+    with looking(folder, news) as (warehouse, lookout):
+        # The first look is at once.
+        news.until(lambda: arrived(warehouse) == ["seldom/1.csv"])
+        (folder / "seldom/2.csv").write_text("k\n2\n")
+        for number in range(5):
+            now[0] += 700
+            (folder / f"often/{number}.csv").parent.mkdir(exist_ok=True)
+            (folder / f"often/{number}.csv").write_text("k\n2\n")
+            news.until(lambda number=number: f"often/{number}.csv" in arrived(warehouse))  # type: ignore[misc]
+            assert "seldom/2.csv" not in arrived(warehouse)
+        now[0] += 100
+        news.until(lambda: "seldom/2.csv" in arrived(warehouse))
+        # Who waits until there is no more has it looked at.
+        (folder / "seldom/3.csv").write_text("k\n3\n")
+        now[0] += 1
+        lookout.is_done(True)
+        news.until(lambda: "seldom/3.csv" in arrived(warehouse))

@@ -125,7 +125,8 @@ def _refused(row: TableStatus) -> Text:
     if row.quarantined_files:
         parts.append(f"{row.quarantined_files} file{'s' * (row.quarantined_files > 1)}")
     if row.quarantined_rows:
-        parts.append(f"{row.quarantined_rows:,} row{'s' * (row.quarantined_rows > 1)}")
+        late = f" ({row.late_rows:,} late)" if row.late_rows else ""
+        parts.append(f"{row.quarantined_rows:,} row{'s' * (row.quarantined_rows > 1)}{late}")
     return Text(", ".join(parts), style="yellow")
 
 

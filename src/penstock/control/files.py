@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.control.events import (
     FileArrived,
@@ -50,7 +50,7 @@ class Files:
     def file_arrived(self, event: FileArrived) -> None:
         self.feeds.hear(event.feed, event.at_us, delivery=True)
         for state in self._fed(event.feed):
-            self.to_load(state, event.file)
+            self.to_load(state, replace(event.file, late_us=state.edge_us) if state.edge_us is not None else event.file)
 
     def file_rewritten(self, event: FileRewritten) -> None:
         upto_us = max((end for _, end in event.ranges), default=END_US)

@@ -303,6 +303,7 @@ class Runs:
         state.counts.rows += publication.rows
         if publication.quarantined_rows is not None:
             state.counts.quarantined_rows = publication.quarantined_rows
+            state.counts.late_rows = publication.late_rows
         state.small_files += publication.files
         if self._is_restated(state, publication, job):
             state.restated.note(at_us, self._came(job))

@@ -59,6 +59,8 @@ def feed_problems(feed: FeedDeclaration, folder: Path, kept_out: Iterable[Path])
         yield Problem(feed.at("order"), f'{message}; say mode = "snapshot" if they do', "warning")
     if "time" in feed.broken:
         return
+    if config.late != "load":
+        yield from _late(feed)
     if config.time is None:
         for key in ("partition", "lateness", "punctuation"):
             if getattr(config, key) not in (None, 0, "none"):
@@ -69,6 +71,18 @@ def feed_problems(feed: FeedDeclaration, folder: Path, kept_out: Iterable[Path])
             if getattr(config, key) not in (None, 0):
                 message = f"feed `{feed.name}`: `{key}` has no effect, as each snapshot replaces the whole table"
                 yield Problem(feed.at(key), message, "warning")
+
+
+def _late(feed: FeedDeclaration) -> Iterator[Problem]:
+    """Late is what is older than the feed said that rows may be."""
+    config, what = feed.config, f'feed `{feed.name}` has `late = "{feed.config.late}"`'
+    if config.mode == "snapshot":
+        yield Problem(feed.at("late"), f"{what}, but each file of a snapshot feed states whole partitions: none is late")
+    elif config.time is None:
+        yield Problem(feed.at("late"), f"{what} but no `time`: name the column that holds the event time")
+    elif not config.lateness and config.punctuation is None:
+        message = f"{what} but says nowhere which rows are late; write how late they may be, as in lateness = \"10m\""
+        yield Problem(feed.at("late"), message)
 
 
 def _normal(pattern: str) -> str:

@@ -96,6 +96,8 @@ class FeedConfig(Strict):
     zone: Zone | None = None
     period: Period = 60_000_000
     lateness: Duration = 0
+    # What becomes of rows that are later than that.
+    late: Literal["load", "set aside"] = "load"
     jitter: Duration | None = None
     punctuation: str | None = None
     mode: Literal["append", "snapshot"] = "append"
@@ -106,6 +108,8 @@ class FeedConfig(Strict):
     options: dict[str, PlainOption] = Field(default_factory=dict)
     rules: tuple[str, ...] = ()
     settle: Duration = 500_000
+    # How often its folders are looked at; None for at once when the system tells of a file.
+    look_every: Period | None = None
     # Whether links in the landing folder are followed: who may write there could make this process read any file.
     follow_links: bool = False
     max_ahead: Duration = 86_400_000_000

@@ -62,7 +62,7 @@ def rows_fingerprint(feed: FeedDeclaration, zone: str) -> str:
     order = config.order if config.mode == "snapshot" else ""
     read_in = config.zone or zone
     said = (config.time, config.mode, order, config.rules, config.max_ahead, columns and ddl(columns), read_in)
-    text = repr(said)
+    text = repr(said if config.late == "load" else (*said, config.late))
     return sha256(text.encode()).hexdigest()[:12]
 
 

@@ -23,6 +23,8 @@ class FeedFile:
     id: int = 0
     # What orders it among files that state the same partitions; the later arrival where that is equal.
     order: str = ""
+    # What the base table was complete up to when it came: rows before that are late.
+    late_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class PublishedTable:
     files: int = 0
     # So many rows of it are in quarantine now; None if that is as before.
     quarantined_rows: int | None = None
+    # And of these so many were set aside because they came late.
+    late_rows: int = 0
     # It was made from inputs that are of no one state: no consistent read uses it.
     mixed: bool = False
     # Of a base table that lost rows: the newest event time that it has left, as an interval that is empty if it has none.

@@ -34,6 +34,7 @@ class UpdateCounts:
     failures: int = 0
     rows: int = 0
     quarantined_rows: int = 0
+    late_rows: int = 0
     busy_s: float = 0.0
     # Partitions that were not made again, as what they are made from was made again with the same rows.
     spared: int = 0

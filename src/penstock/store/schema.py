@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Column, Connection, Index, Integer, MetaData,
 
 from penstock.control.events import Event
 
-FORMAT = 4
+FORMAT = 5
 
 metadata = MetaData()
 
@@ -65,6 +65,9 @@ loaded = Table(
     Column("file_id", BigInteger, nullable=False, server_default="0"),
     # Its format then, and a fingerprint of the options; empty if nobody knows.
     Column("reading", Text, nullable=False, server_default=""),
+    # What the table was complete up to when it came, and how many of its rows were set aside as late.
+    Column("late_us", BigInteger),
+    Column("late_rows", BigInteger, nullable=False, server_default="0"),
     Index("penstock_loaded_range", "table_name", "min_us", "max_us"),
     Index("penstock_loaded_file", "feed", "uri"),
 )
@@ -119,6 +122,16 @@ def upgrade(conn: Connection, found: int) -> None:
         _numbered_files(conn)
     if found < 4:
         _digests(conn)
+    if found < 5:
+        _late_rows(conn)
+
+
+def _late_rows(conn: Connection) -> None:
+    """Format 4 did not know which rows came late."""
+    known = {column["name"] for column in inspect(conn).get_columns("penstock_loaded")}
+    for column in ("late_us BIGINT", "late_rows BIGINT NOT NULL DEFAULT 0"):
+        if column.split()[0] not in known:
+            conn.execute(text(f"ALTER TABLE penstock_loaded ADD COLUMN {column}"))
 
 
 def _numbered_files(conn: Connection) -> None:

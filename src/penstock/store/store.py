@@ -80,7 +80,7 @@ _SAME = (tables.loaded.c.checksum == tables.file.c.checksum) & (tables.loaded.c.
 
 def feed_file(row: Any) -> FeedFile:
     """The file of a row of what is known of files."""
-    return FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us, row.id, row.order_key)
+    return FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us, row.id, row.order_key, getattr(row, "late_us", None))
 
 
 def spans_of(row: Any) -> tuple[Interval, ...]:
@@ -310,8 +310,10 @@ class Store:
         files: Sequence[FeedFile],
         spans: Mapping[str, Sequence[Interval]],
         readings: Mapping[str, str] | None = None,
+        late: Mapping[str, int] | None = None,
     ) -> None:
-        """A table holds these files now; `spans` has the stretches of time in which each has rows, `readings` how it was read."""
+        """A table holds these files now; `spans` has the stretches of time in which each has rows, `readings` how it was read,
+        `late` how many of its rows were set aside."""
         own = tables.file.c
         for start in range(0, len(files), 500):
             some = files[start : start + 500]
@@ -327,6 +329,8 @@ class Store:
                     "max_us": span[-1][1] - 1 if span else None,
                     "spans": json.dumps(span),
                     "reading": (readings or {}).get(file.uri, ""),
+                    "late_us": file.late_us,
+                    "late_rows": (late or {}).get(file.uri, 0),
                 }
                 for file in some
             ]
@@ -394,6 +398,11 @@ class Store:
         ).one()
         return (low, high + 1) if low is not None else (0, 0)
 
+    def late_rows(self, conn: Connection, table: str) -> int:
+        """How many rows of the files that a table holds were set aside as late."""
+        own = tables.loaded.c
+        return conn.execute(select(func.sum(own.late_rows)).where(own.table_name == table)).scalar_one() or 0
+
     def let_go(self, conn: Connection, table: str, uris: Iterable[str] | None = None) -> None:
         """A table no longer holds these files, or any."""
         gone = delete(tables.loaded).where(tables.loaded.c.table_name == table)
@@ -403,7 +412,7 @@ class Store:
         """The files of which a table holds the newest content."""
         file, held = tables.file.c, tables.loaded.c
         here = (held.feed == file.feed) & (held.uri == file.uri)
-        return select(tables.file).join(tables.loaded, here & _SAME).where(held.table_name == table)
+        return select(tables.file, held.late_us).join(tables.loaded, here & _SAME).where(held.table_name == table)
 
     def loaded_within(self, conn: Connection, table: str, low_us: int, high_us: int) -> list[Any]:
         """The files in a table that may hold rows of a stretch of time."""

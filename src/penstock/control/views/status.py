@@ -52,6 +52,8 @@ class TableStatus:
     failures: int
     rows: int
     quarantined_rows: int
+    # Of these: those that were set aside because they came late.
+    late_rows: int
     quarantined_files: int
     rewritten_files: int
     expected_s: float
@@ -105,6 +107,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         failures=table.counts.failures,
         rows=table.counts.rows,
         quarantined_rows=table.counts.quarantined_rows,
+        late_rows=table.counts.late_rows,
         quarantined_files=sum(found.feed == spec.feed for found in state.quarantine.values()) if spec.feed else 0,
         rewritten_files=state.rewritten.get(spec.feed, 0) if spec.feed else 0,
         expected_s=state.cost_of(spec.name).expected_s(table.amount),

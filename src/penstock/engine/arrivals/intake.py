@@ -29,7 +29,7 @@ from penstock.engine.arrivals.records import Malformed
 from penstock.engine.updates.provenance import order_of
 from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
-from penstock.model.time import parse_instant
+from penstock.model.time import SECOND_US, parse_instant
 from penstock.requests.job import FeedFile
 from penstock.requests.tablestate import TableState
 from penstock.store.store import Store, feed_file, spans_of
@@ -59,6 +59,16 @@ class Landing:
         self._waited: dict[str, tuple[Seen, int]] = {}
         self._sweep: Iterator[None] | None = None
         self._swept_from = 0.0
+
+    @property
+    def seldom(self) -> bool:
+        """Whether the feed says how often it is to be looked at."""
+        return self.feed.config.look_every is not None
+
+    def due(self, now: float) -> bool:
+        """Whether it is to be looked at, by the clock of `time.monotonic`."""
+        every_us = self.feed.config.look_every
+        return every_us is None or now - self._looked_at >= every_us / SECOND_US
 
     @property
     def has_news(self) -> bool:

@@ -2,7 +2,7 @@
 
 What Linux tells is looked at within a moment. Everything is looked at again all the time, as far as a small share of one core
 goes: a few thousand files are looked at whole each time, a million once in some minutes. A feed whose disk does not answer keeps its
-thread; another one goes on with the other feeds.
+thread; another one goes on with the other feeds. A feed that says how often it is to be looked at is looked at then, whole, and not between.
 """
 
 from __future__ import annotations
@@ -125,19 +125,24 @@ class Lookout:
         for landing in self._landings:
             if asked_at is not None and landing.whole_at < asked_at:
                 done = self._at(number, landing, landing.look)
+            elif not landing.due(now):
+                continue
+            elif landing.seldom:
+                done = self._at(number, landing, landing.look)
             elif landing.has_news or folders:
                 done = self._at(number, landing, landing.glance)
             else:
                 continue
             if not done:
                 return
-        share = SHARE if all(landing.all_told for landing in self._landings) else SHARE_UNTOLD
+        share = SHARE if all(landing.all_told or landing.seldom for landing in self._landings) else SHARE_UNTOLD
         self._saved = min(_MOST_SAVED, self._saved + share * (now - self._saved_at))
         self._saved_at = now
         if folders:
             for landing in self._landings:
                 if (
-                    not landing.all_told
+                    not landing.seldom
+                    and not landing.all_told
                     and self._saved > 0
                     and not self._at(number, landing, landing.list_changed, saved=True)
                 ):
@@ -146,7 +151,7 @@ class Lookout:
             if self._saved <= 0:
                 break
             landing = self._in_turn[0]
-            if landing.lock.locked():
+            if landing.seldom or landing.lock.locked():
                 self._in_turn.rotate(-1)
             elif not self._at(number, landing, partial(self._swept, landing), saved=True):
                 return

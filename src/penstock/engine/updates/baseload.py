@@ -8,6 +8,7 @@ along into their new partitions, or its files are read again.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -27,7 +28,7 @@ from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
 from penstock.engine.updates.cleanup import delete_files
 from penstock.engine.updates.executor import BadFiles, Computed, Made, explain_error
-from penstock.engine.updates.load import QUARANTINE, FeedReader, base_rows, refused_of
+from penstock.engine.updates.load import LATE, QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
 from penstock.engine.updates.rows import RowsProblem, Staged, Writer, micros, quoted, read_files, within
 from penstock.engine.updates.text_values import text
@@ -73,6 +74,8 @@ class BaseLoad:
     reports: list[FlowReport] = field(default_factory=list)
     # The files that were read.
     read: list[FeedFile] = field(default_factory=list)
+    # How many rows of each file were set aside as late.
+    late: Counter[str] = field(default_factory=Counter)
     # What was staged of statements that are older than what the table has.
     superseded: list[DataFile] = field(default_factory=list)
 
@@ -114,8 +117,11 @@ class BaseLoad:
         job = self.job
         with self.store.read() as conn:
             held = self.store.held(conn, job.table, None if job.anew else [*(f.uri for f in job.files), *job.withdrawn])
+        # Another content of a file that is there came when that did.
+        self.files = tuple(replace(f, late_us=held[f.uri].late_us) if f.uri in held else f for f in self.files)
         if job.anew == "rows":
             self.kept_as = {uri: row.reading for uri, row in held.items()}
+            self.late.update({uri: row.late_rows for uri, row in held.items()})
             self._take_along(self._rows_of(None))
             how = "made anew from its rows"
         elif job.anew:
@@ -130,7 +136,7 @@ class BaseLoad:
         spans = self._spans()
         self._remove_superseded()
         readings = {file.uri: self.kept_as.get(file.uri, self.reading) for file in self.files}
-        return Computed(tuple(self.made), how, report, spans, self.files, readings)
+        return Computed(tuple(self.made), how, report, spans, self.files, readings, self.late)
 
     # What came
 
@@ -346,6 +352,7 @@ class BaseLoad:
             if bad is not None or self._stored(name, None)[0]:
                 self.made.append(Made(name, REFUSED, bad.files if bad is not None else (), None))
         self._forget_refused(held.keys() - {file.uri for file in gone})
+        self.late.update({file.uri: held[file.uri].late_rows for file in gone if file.uri in held})
 
     def _holds_others(self, file: FeedFile) -> bool:
         """Whether the rows that the table has are those of other files, so that those of this one are lost."""
@@ -646,11 +653,15 @@ class BaseLoad:
     def _quarantine(self) -> None:
         name = f"{self.job.table}_quarantine"
         root = self.catalogue.folder(name)
-        files = self.read or self.job.files
+        files = self.read or list(self.files)
         arrived = max(file.arrived_us for file in files)
         rows = self.reader.refused(self.session, files, arrived, self.job.id)
         staged = self.writer.stage(rows, Path(root) / self.folder, root, None, WHOLE, 0)
         self.made.append(Made(name, QUARANTINE, staged.files))
+        if self.reader.late_before(files) is not None:
+            for file in staged.files:
+                stored = pq.read_table(self.catalogue.locate(name, file), columns=["file", "reason"]).to_pylist()
+                self.late.update(row["file"] for row in stored if row["reason"].startswith(LATE))
 
     def _remove_superseded(self) -> None:
         paths = [self.catalogue.locate(self.job.table, file) for file in self.superseded]

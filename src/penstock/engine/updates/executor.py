@@ -71,6 +71,8 @@ class Computed:
     files: tuple[FeedFile, ...] = ()
     # And how each was read.
     readings: Mapping[str, str] = field(default_factory=dict)
+    # And how many rows of each were set aside as late.
+    late: Mapping[str, int] = field(default_factory=dict)
 
 
 class Compute(Protocol):
@@ -271,7 +273,8 @@ class Executor:
                 feed = self.warehouse.definitions[job.table].table.feed
                 assert feed is not None
                 files = computed[0].files or job.files
-                self.store.mark_loaded(conn, job.table, feed, files, computed[0].spans, computed[0].readings)
+                one = computed[0]
+                self.store.mark_loaded(conn, job.table, feed, files, one.spans, one.readings, one.late)
                 self._loaded(conn, feed)
             publications: tuple[PublishedTable, ...] = ()
             if job.kind == "upkeep":
@@ -312,8 +315,12 @@ class Executor:
         )
         left = self.store.loaded_times(conn, job.table) if lost else None
         refused = self._quarantined(conn, job, computed, snapshot)
+        late = self.store.late_rows(conn, job.table) if refused and job.kind == "load" else 0
         return tuple(
-            replace(each, left=left, quarantined_rows=refused if each.table == job.table else None) for each in found
+            replace(each, left=left, quarantined_rows=refused, late_rows=late)
+            if each.table == job.table
+            else replace(each, left=left)
+            for each in found
         )
 
     def _quarantined(self, conn: Connection, job: Job, computed: Computed, snapshot: int) -> int | None:

@@ -54,6 +54,8 @@ REASON = "_penstock_reason"
 TAG = "_penstock_n"
 _OTHER = "_penstock_other"
 _RAW = "_penstock_raw"
+# How the reason begins of a row that is set aside because it came late.
+LATE = "late: "
 _SHAPE = "the row has too many or too few columns, or cannot be parsed"
 QUARANTINE: Schema = (
     Column("file", "string"),
@@ -252,8 +254,9 @@ class FeedReader:
         same = session.conf.get("spark.sql.session.timeZone") == self.feed.zone
         return Values(self.feed.config.format == "json", formats, None if same else self.feed.zone)
 
-    def reason(self, arrived: str) -> str:
-        """Why a row is refused, as SQL; null for a good one. `arrived` is when its file did, in microseconds."""
+    def reason(self, arrived: str, late: str | None = None) -> str:
+        """Why a row is refused, as SQL; null for a good one. `arrived` is when its file did, in microseconds; `late` is the time
+        before which its rows are late."""
         config = self.feed.config
         tests: list[tuple[str, str]] = []
         if config.format != "parquet":
@@ -264,6 +267,10 @@ class FeedReader:
             ahead = f"the event time {config.time} is more than {format_duration(config.max_ahead)} ahead of the file's arrival"
             tests.append((f"{micros(config.time)} > {arrived} + {config.max_ahead}L", text(ahead)))
         tests.extend((f"not coalesce(({rule}), false)", text(f"breaks the rule: {rule}")) for rule in config.rules)
+        if config.time is not None and late is not None:
+            before = f"{text(f'{LATE}{config.time} is before ')}, cast(timestamp_micros({late}) as string)"
+            why = f"concat({before}, {text(', up to which the table was complete when the file came')})"
+            tests.append((f"{micros(config.time)} < {late}", why))
         if not tests:
             return "cast(null as string)"
         cases = " ".join(f"when {test} then {why}" for test, why in tests)
@@ -280,7 +287,15 @@ class FeedReader:
         )
 
     def count_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> int:
-        return self.frame(session, files).where(f"({self.reason(f'{arrived_us}L')}) is not null").count()
+        reason = self.reason(f"{arrived_us}L", self.late_before(files))
+        return self.frame(session, files, tagged=True).where(f"({reason}) is not null").count()
+
+    def late_before(self, files: Sequence[FeedFile], tag: str = TAG) -> str | None:
+        """The time before which rows of these files are late, as SQL over rows that are tagged; none if none is set aside."""
+        if self.feed.config.late == "load" or all(file.late_us is None for file in files):
+            return None
+        times = (f"{file.late_us}L" if file.late_us is not None else "cast(null as bigint)" for file in files)
+        return f"array({', '.join(times)})[{tag}]"
 
     def _with_refused(self, session: SparkSession, files: Sequence[FeedFile], arrived_us: int) -> list[FeedFile]:
         """The files that have bad rows: usually one of many, and each costs a query of its own to find the lines."""
@@ -288,7 +303,7 @@ class FeedReader:
             return list(files)
         rows = (
             self.frame(session, files, tagged=True)
-            .withColumn(REASON, F.expr(self.reason(f"{arrived_us}L")))
+            .withColumn(REASON, F.expr(self.reason(f"{arrived_us}L", self.late_before(files))))
             .where(f"{REASON} is not null")
         )
         return [files[row[0]] for row in rows.select(TAG).distinct().orderBy(TAG).collect()] or list(files)
@@ -305,7 +320,8 @@ class FeedReader:
             made = self.links.place().made(0, ".json", partial(write_records, path, form))
             order = self._order(path, form)
             rows = self._converted(self._parsed(session, [made], order), order)
-        rows = rows.withColumn(REASON, F.expr(self.reason(f"{arrived_us}L"))).where(f"{REASON} is not null")
+        reason = self.reason(f"{arrived_us}L", self.late_before([file], "0"))
+        rows = rows.withColumn(REASON, F.expr(reason)).where(f"{REASON} is not null")
         return rows.selectExpr(f"{text(file.uri)} as file", f"{LINE} as line", f"{REASON} as reason", f"{ROW} as row")
 
 
@@ -424,14 +440,16 @@ def _good_rows(
     names = [quoted(column.name) for column in reader.schema]
     if len(files) == 1 and files[0].size_bytes > DRIVER_BYTES:
         raw, number, arrived = reader.frame(session, files), tagged(files[0].id), f"{arrived_us}L"
+        late = reader.late_before(files, "0")
     else:
         # Spark compiles what it is asked to compute, and a number in it is another program each time. That takes longer than a small load.
         # Numbers that are looked up are not part of the program.
         raw = reader.frame(session, files, tagged=True)
         number = f"array({', '.join(f'{file.id}L' for file in files)})[{TAG}] as {FILE}"
         arrived = f"array_repeat({arrived_us}L, {len(files)})[{TAG}]"
+        late = reader.late_before(files)
     seen: Observation | None = None
-    if (reason := reader.reason(arrived)) != "cast(null as string)":
+    if (reason := reader.reason(arrived, late)) != "cast(null as string)":
         seen = Observation()
         raw = raw.selectExpr(*names, number, f"{reason} as {REASON}")
         raw = raw.observe(seen, F.expr(f"count({REASON}) as refused"))
