@@ -52,7 +52,9 @@ def _expected(folder: Path, late: set[str]) -> tuple[list[tuple[object, ...]], l
     keys = con.execute("select k from ev order by k").fetchall()
     # The view has what is complete.
     cut = "ts <= (select max(ts) from ev) - interval 1 hour"
-    hours = con.execute(f"select hour(ts at time zone 'UTC'), count(*) from ev where {cut} group by 1 order by 1").fetchall()
+    hours = con.execute(
+        f"select hour(ts at time zone 'UTC'), count(*) from ev where {cut} group by 1 order by 1"
+    ).fetchall()
     return keys, hours
 
 

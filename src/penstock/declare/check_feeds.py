@@ -77,11 +77,13 @@ def _late(feed: FeedDeclaration) -> Iterator[Problem]:
     """Late is what is older than the feed said that rows may be."""
     config, what = feed.config, f'feed `{feed.name}` has `late = "{feed.config.late}"`'
     if config.mode == "snapshot":
-        yield Problem(feed.at("late"), f"{what}, but each file of a snapshot feed states whole partitions: none is late")
+        yield Problem(
+            feed.at("late"), f"{what}, but each file of a snapshot feed states whole partitions: none is late"
+        )
     elif config.time is None:
         yield Problem(feed.at("late"), f"{what} but no `time`: name the column that holds the event time")
     elif not config.lateness and config.punctuation is None:
-        message = f"{what} but says nowhere which rows are late; write how late they may be, as in lateness = \"10m\""
+        message = f'{what} but says nowhere which rows are late; write how late they may be, as in lateness = "10m"'
         yield Problem(feed.at("late"), message)
 
 

@@ -80,7 +80,9 @@ _SAME = (tables.loaded.c.checksum == tables.file.c.checksum) & (tables.loaded.c.
 
 def feed_file(row: Any) -> FeedFile:
     """The file of a row of what is known of files."""
-    return FeedFile(row.uri, row.checksum, row.size_bytes, row.arrived_us, row.id, row.order_key, getattr(row, "late_us", None))
+    return FeedFile(
+        row.uri, row.checksum, row.size_bytes, row.arrived_us, row.id, row.order_key, getattr(row, "late_us", None)
+    )
 
 
 def spans_of(row: Any) -> tuple[Interval, ...]:
