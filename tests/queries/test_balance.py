@@ -36,6 +36,9 @@ def counted(
         (NAIVE, {"missed": 4, "rejected": {Cause.OTHERS: 5}}, Signal.LOOSEN, 0.9),
         # Rejected because updates leave no time: loosening would change nothing, nor does tightening help.
         (NAIVE, {"stale": 3, "rejected": {Cause.OVERLOAD: 5}}, Signal.DEGRADE, 1.0),
+        # Missed deadlines cost what missed deadlines cost (Fig. 2), not what rejections do: 9 * 5 > 8 * 1.
+        (OutcomeWeights(1, 5, 1, 1), {"missed": 8, "rejected": {Cause.OTHERS: 9}}, Signal.LOOSEN, 0.9),
+        (OutcomeWeights(1, 5, 1, 1), {"missed": 8, "stale": 9}, Signal.UPGRADE, 1.0),
         # 4 * 5 > 9 * 1 and 9 * 1
         (OutcomeWeights(1, 1, 5, 1), {"missed": 4, "stale": 9, "rejected": {Cause.DEADLINE: 9}}, Signal.DEGRADE, 1.1),
         (OutcomeWeights(1, 1, 1, 5), {"missed": 4, "stale": 1, "rejected": {Cause.DEADLINE: 3}}, Signal.UPGRADE, 1.0),
@@ -46,25 +49,36 @@ def test_the_dominant_cost_decides(
     weights: OutcomeWeights, found: dict[str, int], signal: Signal | None, flex: float
 ) -> None:
     balance = counted(weights, **found)  # type: ignore[arg-type]
-    assert balance.signal(100, weights, 0.0) is signal
+    assert balance.signal(100, 0.0) is signal
     assert balance.flex == pytest.approx(flex)
     assert balance.queries == 0  # counts anew
 
 
+def test_each_query_counts_by_its_own_weights() -> None:
+    """The same 39 queries in any order: the controller does the same."""
+    dear, cheap = OutcomeWeights(1, 0.1, 5, 0.1), OutcomeWeights(1, 0.5, 0.1, 0.1)
+    found = [(Ending.MISSED, None, dear)] * 9 + [(Ending.REJECTED, Cause.DEADLINE, cheap)] * 30
+    for order in (found, found[::-1], found[::2] + found[1::2]):
+        balance = Balance(100)
+        for ending, cause, weights in order:
+            balance.count(ending, cause, weights)
+        assert balance.signal(100, 0.0) is Signal.DEGRADE  # 9 * 5 > 30 * 0.5
+
+
 def test_ties_go_by_lot() -> None:
-    signals = {counted(NAIVE, missed=3, stale=3).signal(0, NAIVE, lot / 10) for lot in range(10)}
+    signals = {counted(NAIVE, missed=3, stale=3).signal(0, lot / 10) for lot in range(10)}
     assert signals == {Signal.DEGRADE, Signal.UPGRADE}
 
 
 def test_when_it_acts() -> None:
     balance = counted(NAIVE, success=50)
-    assert not balance.due(99, NAIVE) and balance.due(100, NAIVE)
-    balance.signal(100, NAIVE, 0)
+    assert not balance.due(99) and balance.due(100)
+    balance.signal(100, 0)
     for _ in range(29):
         balance.count(Ending.MISSED, None, NAIVE)
-    assert not balance.due(101, NAIVE)  # too few to believe it
+    assert not balance.due(101)  # too few to believe it
     balance.count(Ending.MISSED, None, NAIVE)
-    assert balance.due(101, NAIVE)  # from 1 to 0, more than a hundredth
+    assert balance.due(101)  # from 1 to 0, more than a hundredth
     assert Balance.of_plain(json.loads(json.dumps(balance.plain()))) == balance
 
 
@@ -76,7 +90,7 @@ def test_it_does_not_lock_up(cause: Cause) -> None:
     for step in range(200):
         for _ in range(10):
             balance.count(Ending.REJECTED, cause, NAIVE)
-        signals.append(balance.signal(step * 100, NAIVE, 0.5))
+        signals.append(balance.signal(step * 100, 0.5))
     if cause is Cause.OVERLOAD:
         assert set(signals) == {Signal.DEGRADE} and balance.flex == 1.0
     else:
@@ -101,7 +115,7 @@ def test_flex_stays_in_its_bounds(
     for number, ((ending, cause), count) in enumerate(found):
         for _ in range(count):
             balance.count(ending, cause, weights)
-        balance.signal(number * 100, weights, 0.3)
+        balance.signal(number * 100, 0.3)
         assert LOOSEST <= balance.flex <= TIGHTEST
 
 
@@ -110,9 +124,9 @@ def test_flex_stays_in_its_bounds(
 
 def situation(weights: OutcomeWeights = NAIVE, *waiting: tuple[float, float], updates_s: float = 0) -> QuerySituation:
     """Queries with (deadline, work), each of an item of its own; item 9 is stale and costs 4."""
-    found = QuerySituation(Items.of([4.0] * 10, [100.0] * 10), weights)
+    found = QuerySituation(Items.of([4.0] * 10, [100.0] * 10))
     found.items.arrived[9] = 1
-    found.waiting = [(d, n, Query(n, n, 0, d, w)) for n, (d, w) in enumerate(sorted(waiting))]
+    found.waiting = [(d, n, Query(n, n, 0, d, w, weights=weights)) for n, (d, w) in enumerate(sorted(waiting))]
     found.update_work_s = updates_s
     return found
 
@@ -134,12 +148,19 @@ def test_the_deadline_check_by_hand() -> None:
     assert checked(now, Query(9, 9, 0, 13, 4), need=refreshing(now)) is None
 
 
+def test_lanes_share_the_work_before() -> None:
+    # Two lanes: 2.5 s before it.
+    now = situation(NAIVE, (5, 2), (6, 3), (20, 1))
+    now.lanes_s = (0.0, 0.0)
+    assert checked(now, Query(9, 5, 0, 6.5, 4)) is None
+    assert checked(now, Query(9, 5, 0, 6.4, 4)) is Cause.DEADLINE
+
+
 def test_the_satisfaction_check_by_hand() -> None:
     """Two queries end at 9 and 10 of 10 and 11: another 2 s before them makes both late."""
-    new = Query(9, 5, 0, 5, 2)
 
     def verdict(weights: OutcomeWeights, *waiting: tuple[float, float]) -> Cause | None:
-        return checked(situation(weights, *waiting), new)
+        return checked(situation(weights, *waiting), Query(9, 5, 0, 5, 2, weights=weights))
 
     two = ((10.0, 9.0), (11.0, 1.0))
     assert verdict(NAIVE, *two) is Cause.OTHERS  # 2 (1 + 0) > 1 + 0: as printed it would be 0 > 0

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.queries.policies.unit import Lottery, Periods, Tickets
+from penstock.queries.policies.unit import Lottery, Periods, Tickets, UnitSettings
+from penstock.queries.situation import Items
 
 VALUES = st.lists(st.integers(-20, 20), min_size=1, max_size=33)
 
@@ -50,7 +51,7 @@ def test_a_draw_touches_few() -> None:
 
 
 def test_tickets_by_hand() -> None:
-    tickets = Tickets.of([1.0, 3.0])  # 2 s on average
+    tickets = Tickets.of(Items.of([1.0, 3.0], [1.0, 1.0]))  # 2 s on average
     tickets.updated(1)
     # 1 / (1 + exp(-(3 - 2) / 2))
     assert tickets.lottery[1] == pytest.approx(1 / (1 + exp(-0.5)))
@@ -62,7 +63,7 @@ def test_tickets_by_hand() -> None:
 
 
 def test_old_reads_are_forgotten() -> None:
-    tickets = Tickets.of([1.0])
+    tickets = Tickets.of(Items.of([1.0], [1.0]))
     for _ in range(100):
         tickets.read(0, 1, 2)
     assert tickets.lottery[0] == pytest.approx(-0.5 / 0.1, rel=0.01)  # the sum of 0.5 * 0.9^k
@@ -87,6 +88,38 @@ def test_periods_by_hand() -> None:
     assert periods.period_s(1) == 20 and not periods.changed
 
 
+def test_periods_come_back() -> None:
+    """They grow exponentially and shrink linearly: without a limit, an hour of misses (120 signals) would need 92,000 upgrades."""
+    periods = Periods([10.0])
+    for _ in range(120):
+        periods.degrade(0)
+    assert periods.period_s(0) == 200
+    for _ in range(38):
+        periods.upgrade()
+    assert periods.period_s(0) == 10
+
+
+def test_constants_can_be_set() -> None:
+    periods = Periods([10.0], UnitSettings(c_du=1.0, c_uu=0.1, stretch=3.0))
+    periods.degrade(0)
+    assert periods.period_s(0) == 20
+    periods.upgrade()
+    assert periods.period_s(0) == 19
+    periods.degrade(0)
+    assert periods.period_s(0) == 30
+    with pytest.raises(ValueError, match="c_du = 0; expected a number above 0"):
+        UnitSettings(c_du=0)
+
+
+def test_costs_that_are_known_later_count() -> None:
+    items = Items.of([1.0, 1.0], [1.0, 1.0])
+    tickets = Tickets.of(items)
+    items.cost_s[1] = 3.0  # type: ignore[index]
+    tickets.renew()
+    tickets.updated(1)
+    assert tickets.lottery[1] == pytest.approx(1 / (1 + exp(-0.5)))
+
+
 @given(st.lists(st.one_of(st.integers(0, 3), st.none()), max_size=60))
 def test_counted_upgrades_are_the_same_as_applied_ones(steps: list[int | None]) -> None:
     ideal = [1.0, 2.0, 5.0, 10.0]
@@ -97,7 +130,7 @@ def test_counted_upgrades_are_the_same_as_applied_ones(steps: list[int | None]) 
             plain = [max(i, p - 0.5 * i) for i, p in zip(ideal, plain, strict=True)]
         else:
             periods.degrade(step)
-            plain[step] *= 1.1
+            plain[step] = min(plain[step] * 1.1, 20 * ideal[step])
     again = Periods.of_plain(ideal, json.loads(json.dumps(periods.plain())))
     for item in range(4):
         assert periods.period_s(item) == pytest.approx(plain[item]) == again.period_s(item)

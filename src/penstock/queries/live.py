@@ -23,7 +23,7 @@ from penstock.queries.contract import Contract, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies import DEFAULT, POLICIES
 from penstock.queries.policies.qmf import Qmf
-from penstock.queries.policies.unit import Unit, UnitOnDemand
+from penstock.queries.policies.unit import Unit, UnitOnDemand, UnitSettings
 from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, Updates
 
 _PATIENT = (Way.REFRESH, Way.WAIT)
@@ -35,8 +35,8 @@ GRACE_S = 30.0
 _MADE: dict[str, Callable[[], QueryPolicy]] = {
     **POLICIES,
     "qmf": lambda: Qmf(GRACE_S),
-    "unit": lambda: Unit(GRACE_S),
-    "unit+on-demand": lambda: UnitOnDemand(GRACE_S),
+    "unit": lambda: Unit(UnitSettings(GRACE_S)),
+    "unit+on-demand": lambda: UnitOnDemand(UnitSettings(GRACE_S)),
 }
 NAMES = ("default", *(name for name in POLICIES if name != DEFAULT))
 
@@ -118,10 +118,11 @@ class Steering:
         self._since_us = now_us
         costs = [max(1e-3, cost_s.get(name, 0.0)) for name in self._names]
         periods = [graph.periods_us[name] / SECOND_US for name in self._names]
-        self._memory = policy.begin(Items.of(costs, periods), weights)
+        self._memory = policy.begin(Items.of(costs, periods))
         # What a refresh costs is that of all that a table is made from, as far as it is stale.
         self._refresh_s = list(costs)
-        self._situation = QuerySituation(Items.of(self._refresh_s, periods), weights)
+        self._situation = QuerySituation(Items.of(self._refresh_s, periods))
+        self._situation.lanes_s = (0.0,) * lanes
         self._open: dict[int, Query] = {}
         self._started_s: dict[int, float] = {}
         self._updates: dict[str, int] = {}
@@ -138,19 +139,18 @@ class Steering:
         weights: OutcomeWeights,
     ) -> Cause | None:
         """Why the policy does not admit a query, or None; `refresh_s` is what must be done before it reads fresh data, 0 if nothing."""
-        now = self._at(now_us, weights)
+        now = self._at(now_us)
         for one, started in self._started_s.items():
             query = self._open[one]
-            query.left_s = max(0.0, query.cost_s - (now - started)) / self.lanes
+            query.left_s = max(0.0, query.cost_s - (now - started))
         own = [self._numbers[name] for name in tables]
         above = {self._numbers[name] for table in tables for name in self._graph.ancestors[table]}
         item, others = (own[0], tuple(above.union(own[1:]) - {own[0]})) if own else (0, ())
         self._refresh_s[item] = refresh_s
         self._situation.items.arrived[item] = int(refresh_s > 0)
-        query = Query(number, item, now, self._seconds(deadline_us), run_s, others=others)
+        query = Query(number, item, now, self._seconds(deadline_us), run_s, others=others, weights=weights)
         cause = self.policy.admit(self._situation, query, self._memory)
         if cause is None:
-            query.left_s = run_s / self.lanes
             self._open[number] = query
             insort(self._situation.waiting, (query.deadline_s, query.id, query))
         else:
@@ -170,7 +170,7 @@ class Steering:
         self._started_s.pop(number, None)
         if query is None:
             return
-        self._at(now_us, weights)
+        self._at(now_us)
         self._situation.waiting.remove((query.deadline_s, query.id, query))
         if ending is not None:
             self.policy.ended(self._situation, query, ending, None, self._memory)
@@ -181,7 +181,7 @@ class Steering:
 
     def wake(self, updates: Mapping[str, int], lot: float, now_us: int) -> None:
         """The controller looks: at how queries ended, and at how often each table was updated so far."""
-        now = self._at(now_us, self._situation.weights)
+        now = self._at(now_us)
         for name, count in updates.items():
             for _ in range(count - self._updates.get(name, count)):
                 self.policy.take(self._situation, self._numbers[name], self._memory)
@@ -196,8 +196,8 @@ class Steering:
             for item, period in self.policy.stretched(self._memory)
         }
 
-    def _at(self, now_us: int, weights: OutcomeWeights) -> float:
-        self._situation.now_s, self._situation.weights = self._seconds(now_us), weights
+    def _at(self, now_us: int) -> float:
+        self._situation.now_s = self._seconds(now_us)
         return self._situation.now_s
 
     def _seconds(self, at_us: int) -> float:

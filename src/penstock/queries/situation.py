@@ -1,17 +1,20 @@
-"""What a query policy sees and answers: one processor, data items that sources renew, queries with firm deadlines
-(Qu, Labrinidis, Mossé 2006, Sec. 2 and 3.1).
+"""What a policy of queries sees and answers: queries with firm deadlines, tables that are refreshed for them, lanes on which queries run, and tracks
+on which refreshes do (Qu, Labrinidis, Mossé 2006, Sec. 2 and 3.1, whose single processor is the special case of one core for both).
 
-A policy is a value with pure methods. What it must remember is its memory: made by `begin`, handed to every method, and
-plain data, so that it can be stored. It reads no clock and draws no lots: `wake` gets a number between 0 and 1.
+A policy is a value with pure methods. What it must remember is its memory: made by `begin`, handed to every method, and plain data. It reads no clock
+and draws no lots: `wake` gets a number between 0 and 1. All times of work that it sees are predictions.
+
+Tables are *items*, by number. A situation of one processor is the class here; a warehouse with lanes and tracks is `queries.desk.DeskSituation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from penstock.queries.contract import NAIVE, OutcomeWeights
+from penstock.queries.estimate import Estimate
 from penstock.queries.outcome import Cause, Ending
 
 # When tables are updated: as data come, as the demand of queries says, only for a query that waits, or in periods that the policy stretches.
@@ -20,17 +23,24 @@ Updates = Literal["always", "demand", "on-demand", "periods"]
 
 @dataclass(slots=True, eq=False)
 class Query:
-    """An asked query. It reads one item and needs all updates of it that have arrived."""
+    """A query that was asked. It needs all updates of what it reads that had arrived, but for `lag` of each."""
 
     id: int
     item: int
     arrived_s: float
     deadline_s: float
+    # How long it runs, as predicted.
     cost_s: float
     # Work that is left; back to all of it when an update of its item aborts it.
     left_s: float = 0.0
-    # What it reads besides, and what that is made from.
+    # What it reads besides, and what all that is made from.
     others: tuple[int, ...] = ()
+    spread_s: float = 0.0
+    weights: OutcomeWeights = NAIVE
+    lag: int = 0
+    # Queries that have the same one here are answered by one run.
+    same: Hashable = None
+    profile: str = "default"
 
     def __post_init__(self) -> None:
         self.left_s = self.cost_s
@@ -38,6 +48,10 @@ class Query:
     @property
     def within_s(self) -> float:
         return self.deadline_s - self.arrived_s
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.item, *self.others)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +73,11 @@ class Items:
     period_s: Sequence[float]
     arrived: list[int]
     applied: list[int]
+    spread_s: Sequence[float] = ()
 
     @classmethod
-    def of(cls, cost_s: Sequence[float], period_s: Sequence[float]) -> Items:
-        return cls(cost_s, period_s, [0] * len(cost_s), [0] * len(cost_s))
+    def of(cls, cost_s: Sequence[float], period_s: Sequence[float], spread_s: Sequence[float] = ()) -> Items:
+        return cls(cost_s, period_s, [0] * len(cost_s), [0] * len(cost_s), spread_s)
 
     def __len__(self) -> int:
         return len(self.cost_s)
@@ -77,22 +92,82 @@ class Items:
 # Admitted queries in order of their deadlines; the number decides between equal ones.
 Waiting = list[tuple[float, int, Query]]
 
+# An update before a query is fresh: of which item, and whether the one that runs already is enough.
+Step = tuple[int, bool]
+
 
 @dataclass(slots=True)
 class QuerySituation:
-    """Everything a policy may know at one instant; it looks and does not touch."""
+    """Everything a policy may know at one instant; it looks and does not touch. One processor, which can stop what it does at any time."""
 
     items: Items
-    weights: OutcomeWeights = NAIVE
     now_s: float = 0.0
-    # Admitted and not ended, also the one that runs.
+    # Admitted and not ended, also those that run.
     waiting: Waiting = field(default_factory=list)
+    # Those that run and cannot be interrupted.
+    running: Collection[int] = ()
     # Updates that were taken and are not done, also the one that runs, and the work that is left of them.
     updates: list[tuple[float, int, UpdateJob]] = field(default_factory=list)
     update_work_s: float = 0.0
     # Refreshes that were begun for queries or in idle time and are not done (of a policy whose refreshes yield).
     refreshes: dict[int, UpdateJob] = field(default_factory=dict)
     busy_s: float = 0.0
+    # Until each lane of queries and each track of refreshes is free, and the cores that both share; None: none are shared.
+    lanes_s: Sequence[float] = (0.0,)
+    tracks_s: Sequence[float] = (0.0,)
+    width: int | None = 1
+    working: int = 0
+    # Whether it can stop what it does; so it is one processor for all.
+    preempts: bool = True
+
+    def run(self, query: Query) -> Estimate:
+        # An update aborts what it has read.
+        left = query.cost_s if self.steps(query) else query.left_s
+        return Estimate(left, query.spread_s)
+
+    def steps(self, query: Query) -> Sequence[Step]:
+        """The updates after which it is fresh enough, sources first."""
+        items = self.items
+        if not query.others:
+            item = query.item
+            return ((item, False),) if items.arrived[item] - items.applied[item] > query.lag else ()
+        return tuple((item, False) for item in query.reads if items.lag(item) > query.lag)
+
+    def cost(self, item: int) -> Estimate:
+        """What is left of a refresh that brings an item up to date; all of it if something came since it was begun."""
+        items = self.items
+        spread = items.spread_s[item] if items.spread_s else 0.0
+        begun = self.refreshes.get(item)
+        if begun is not None and begun.version == items.arrived[item]:
+            return Estimate(max(begun.left_s, 0.0), spread)
+        return Estimate(items.cost_s[item], spread)
+
+    def left(self, item: int) -> float | None:
+        """What is left of an update of it that runs and cannot be interrupted."""
+        return None
+
+    def parents(self, item: int) -> Iterable[int]:
+        return ()
+
+    def can_refresh(self, item: int, chain: Collection[int]) -> bool:
+        """Whether an update of it can begin now: nothing of the chain goes before it, and it is not under way."""
+        return True
+
+    def may_start(self, query: Query) -> bool:
+        """Whether a lane is free for whoever asks it."""
+        return True
+
+    def takes_stale(self, query: Query) -> bool:
+        """Whether a stale answer is better than none."""
+        return query.weights.stale < query.weights.missed
+
+    def gives_up(self, query: Query) -> bool:
+        """Whether it waits for updates that will be too late, takes a stale answer, and can run now."""
+        return False
+
+    def behind(self, item: int) -> bool:
+        """Whether a refresh in idle time would bring it something."""
+        return self.items.stale(item)
 
 
 # What runs next: a query, an update that was taken, an item to refresh for a query or in idle time, or nothing.
@@ -101,12 +176,13 @@ Next = Query | UpdateJob | int | None
 
 class QueryPolicy(Protocol):
     updates: Updates
-    # Whether a stale item is refreshed for the query that reads it.
+    # Whether stale items are refreshed for the query that reads them.
     refreshes: bool
     # Whether refreshes yield to queries, or go before all of them as updates do.
     yielding: bool
+    every_s: float | None
 
-    def begin(self, items: Items, weights: OutcomeWeights) -> Any:
+    def begin(self, items: Items) -> Any:
         """A fresh memory."""
 
     def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
@@ -115,11 +191,20 @@ class QueryPolicy(Protocol):
     def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         """Whether an update that arrived becomes a job of its own now."""
 
-    def next(self, situation: QuerySituation, memory: Any) -> Next:
-        """What the processor does now; it stops what it did before."""
+    def changed(self, situation: QuerySituation, memory: Any) -> None:
+        """Something came or ended that changes when queries can be done."""
+
+    def next(self, situation: QuerySituation, memory: Any, lane: bool = True, track: bool = True) -> Next:
+        """What to do now, with a free lane for a query, a free track for a refresh, or both. One processor stops what it did before."""
+
+    def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
+        """A query runs, and is not interrupted any more."""
 
     def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
         """How an asked query ended; `cause` if it was rejected."""
+
+    def withdrawn(self, situation: QuerySituation, query: Query, memory: Any) -> None:
+        """An admitted query is not wanted any more, or failed."""
 
     def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
         """Once in a while (`every_s`)."""
@@ -127,17 +212,11 @@ class QueryPolicy(Protocol):
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
         """Items that are not updated whenever something comes, and the least time between two of their updates."""
 
-    every_s: float | None
+    def price_per_s(self, memory: Any) -> float:
+        """What a second of work is worth now: what is left undone for want of it."""
 
+    def plain(self, memory: Any) -> Any:
+        """What was learned, as plain data; None if nothing."""
 
-def refresh_s(situation: QuerySituation, item: int) -> float:
-    """What is left of a refresh that brings an item up to date; all of it if something came since it was begun."""
-    begun = situation.refreshes.get(item)
-    if begun is not None and begun.version == situation.items.arrived[item]:
-        return begun.left_s
-    return situation.items.cost_s[item]
-
-
-def promising(situation: QuerySituation) -> Query | None:
-    """The admitted query with the earliest deadline (EDF)."""
-    return situation.waiting[0][2] if situation.waiting else None
+    def of_plain(self, items: Items, found: Any) -> Any:
+        """A memory with what was learned before."""

@@ -12,7 +12,7 @@ from penstock.cli.main import app
 from penstock.papers.queries.unit import BASELINES, at_least_as_good, clearly_better, margins
 from penstock.queries.policies import DEFAULT, POLICIES
 
-SMALL = ["--set", "scale=0.003", "--set", "items=64", "--seeds", "101..102", "--jobs", "1"]
+SMALL = ["--set", "scale=0.003", "--seeds", "101..102", "--jobs", "1"]
 
 
 def run(*arguments: str, code: int = 0):

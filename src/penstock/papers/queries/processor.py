@@ -3,7 +3,8 @@
 Work can be interrupted and resumed at any time. An update that waits takes in what arrives for its item (each restates the whole item,
 so that only the last counts). An update aborts the queries that have read a part of its item: they begin anew
 (two-phase locking, high priority first). A query whose deadline passes is gone. A query succeeds if it ends in time
-and nothing that has arrived for its item is missing at that moment.
+and nothing that has arrived for what it reads is missing at that moment, but for so many updates as its freshness allows: of several items, that
+which lacks most counts (the paper's minimum).
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from math import inf
 from random import Random
 from typing import Any
 
-from penstock.papers.queries.workload import Workload
+from penstock.papers.queries.guesses import Exact
+from penstock.papers.queries.workload import Asked, Workload
 from penstock.queries.contract import NAIVE, OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, UpdateJob
 
 _EPS = 1e-6
+# What is left of work that takes longer than was thought, as a part of that.
+_SOON = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,45 @@ class Served:
         return worth / max(1, self.queries)
 
 
-def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, seed: int = 0) -> Served:
-    items = Items.of(load.cost_s, load.period_s)
-    situation = QuerySituation(items, weights)
-    memory = policy.begin(items, weights)
+@dataclass(slots=True, eq=False)
+class _Work:
+    """What really is left of a query or an update, which no policy sees."""
+
+    job: Query | UpdateJob
+    whole_s: float
+    left_s: float
+    # As predicted.
+    expected_s: float
+
+    def done(self, seconds: float) -> None:
+        self.left_s -= seconds
+        if self.whole_s == self.expected_s:
+            self.job.left_s = self.left_s
+        else:
+            self.job.left_s = max(self.expected_s - (self.whole_s - self.left_s), _SOON * self.expected_s)
+
+    def begin_anew(self) -> None:
+        self.left_s, self.job.left_s = self.whole_s, self.expected_s
+
+
+def besides(asked: Asked) -> tuple[int, ...]:
+    return asked[4] if len(asked) > 4 else ()
+
+
+def serve(
+    load: Workload,
+    policy: QueryPolicy,
+    weights: OutcomeWeights = NAIVE,
+    seed: int = 0,
+    guess: Exact | None = None,
+    lag: int = 0,
+) -> Served:
+    """`guess`: what the policy is told of how long things take; `lag`: so many updates of each item may be missing in an answer."""
+    guess = guess or Exact()
+    costs = [guess.update(cost) for cost in load.cost_s]
+    items = Items.of([one.mean_s for one in costs], load.period_s, [one.spread_s for one in costs])
+    situation = QuerySituation(items)
+    memory = policy.begin(items)
     waiting, updates = situation.waiting, situation.updates
     lots = Random(f"{seed}/lots")
     count = len(items)
@@ -63,9 +102,10 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
     causes: dict[Cause, int] = {}
     renewals = [(at, item) for item, at in enumerate(load.first_s)]
     heapify(renewals)
+    work: dict[int, _Work] = {}
     # Of each item the last update that was taken and is not done.
     pending: dict[int, UpdateJob] = {}
-    # Queries that were interrupted, by item; refreshes that were.
+    # Queries that were interrupted, by item.
     begun: dict[int, list[Query]] = {}
     refreshes = situation.refreshes
     asked = load.queries
@@ -81,9 +121,15 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
         policy.ended(situation, query, ending, cause, memory)
 
     def forget(query: Query) -> None:
-        others = begun.get(query.item)
-        if others is not None and query in others:
-            others.remove(query)
+        for item in query.reads:
+            others = begun.get(item)
+            if others is not None and query in others:
+                others.remove(query)
+
+    def update(item: int, deadline_s: float) -> UpdateJob:
+        job = UpdateJob(item, deadline_s, items.cost_s[item], items.arrived[item])
+        work[id(job)] = _Work(job, load.cost_s[item], load.cost_s[item], items.cost_s[item])
+        return job
 
     while True:
         following = asked[number][0] if number < len(asked) else inf
@@ -93,7 +139,7 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
         renewal = renewals[0][0]
         then = min(following, renewal, wake)
         if current is not None:
-            then = min(then, now + current.left_s)
+            then = min(then, now + work[id(current)].left_s)
             if isinstance(current, Query):
                 then = min(then, current.deadline_s)
         elif waiting:
@@ -101,17 +147,22 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
         passed = then - now
         now = situation.now_s = then
         if current is not None:
-            current.left_s -= passed
+            doing = work[id(current)]
+            before = current.left_s
+            doing.done(passed)
             situation.busy_s += passed
             if isinstance(current, UpdateJob):
                 update_busy += passed
                 if not policy.yielding:
-                    situation.update_work_s -= passed
-            if current.left_s <= _EPS:
+                    situation.update_work_s -= before - current.left_s
+            if doing.left_s <= _EPS:
+                del work[id(current)]
                 if isinstance(current, Query):
                     waiting.remove((current.deadline_s, current.id, current))
                     forget(current)
-                    end(current, Ending.STALE if items.stale(current.item) else Ending.SUCCESS)
+                    guess.took(current.item, doing.whole_s)
+                    stale = any(items.lag(item) > lag for item in current.reads)
+                    end(current, Ending.STALE if stale else Ending.SUCCESS)
                 else:
                     item = current.item
                     items.applied[item] = max(items.applied[item], current.version)
@@ -119,6 +170,7 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
                     if policy.yielding:
                         refreshes.pop(item, None)
                     else:
+                        situation.update_work_s -= current.left_s
                         heappop(updates)
                         if pending.get(item) is current:
                             del pending[item]
@@ -128,6 +180,7 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
         while waiting and waiting[0][0] <= now + _EPS:
             query = waiting.pop(0)[2]
             forget(query)
+            work.pop(id(query), None)
             if query is current:
                 current = None
             end(query, Ending.MISSED)
@@ -136,22 +189,34 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
             heapreplace(renewals, (renewal + load.period_s[item], item))
             items.arrived[item] += 1
             if policy.take(situation, item, memory):
-                cost = load.cost_s[item]
                 queued = pending.get(item)
-                if queued is not None and queued.left_s == cost:
+                if queued is not None and queued is not current and queued.left_s == items.cost_s[item]:
                     queued.version = items.arrived[item]
                 else:
                     sequence += 1
-                    job = pending[item] = UpdateJob(item, now + load.period_s[item], cost, items.arrived[item])
+                    job = pending[item] = update(item, now + load.period_s[item])
                     heappush(updates, (job.deadline_s, sequence, job))
-                    situation.update_work_s += cost
+                    situation.update_work_s += job.left_s
         if following <= now:
-            at, item, cost, within = asked[number]
-            query = Query(number, item, at, at + within, cost)
+            at, item, cost, within = asked[number][:4]
+            expected = guess.query(item, cost)
+            query = Query(
+                number,
+                item,
+                at,
+                at + within,
+                expected.mean_s,
+                others=besides(asked[number]),
+                spread_s=expected.spread_s,
+                weights=weights,
+                lag=lag,
+            )
             number += 1
-            reads[item] += 1
+            for one in query.reads:
+                reads[one] += 1
             cause = policy.admit(situation, query, memory)
             if cause is None:
+                work[id(query)] = _Work(query, cost, cost, expected.mean_s)
                 insort(waiting, (query.deadline_s, query.id, query))
             else:
                 causes[cause] = causes.get(cause, 0) + 1
@@ -163,7 +228,8 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
         if isinstance(chosen, int):
             refresh = refreshes.get(chosen) if policy.yielding else None
             if refresh is None or refresh.version < items.arrived[chosen]:
-                refresh = UpdateJob(chosen, now, load.cost_s[chosen], items.arrived[chosen])
+                work.pop(id(refresh), None)
+                refresh = update(chosen, now)
                 if policy.yielding:
                     refreshes[chosen] = refresh
                 else:
@@ -172,14 +238,16 @@ def serve(load: Workload, policy: QueryPolicy, weights: OutcomeWeights = NAIVE, 
                     situation.update_work_s += refresh.left_s
             chosen = refresh
         if chosen is not current:
-            if isinstance(current, Query) and current.left_s < current.cost_s:
-                begun.setdefault(current.item, []).append(current)
+            if isinstance(current, Query) and work[id(current)].left_s < work[id(current)].whole_s:
+                for item in current.reads:
+                    begun.setdefault(item, []).append(current)
             if isinstance(chosen, Query):
                 forget(chosen)
             current = chosen
         if isinstance(current, UpdateJob) and begun.get(current.item):
-            for query in begun.pop(current.item):
-                query.left_s = query.cost_s
+            for query in list(begun[current.item]):
+                forget(query)
+                work[id(query)].begin_anew()
     return Served(
         len(asked),
         ends[Ending.SUCCESS],

@@ -8,15 +8,18 @@ were chosen on seed 1. A claim should be made on others: `--seeds 101..105`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import mean, stdev
 from typing import Any
 
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
+from penstock.papers.queries.guesses import guesses
 from penstock.papers.queries.processor import Served, serve
-from penstock.papers.queries.workload import TRACES, VOLUMES, Load, workload
-from penstock.queries.contract import NAIVE, OutcomeWeights
+from penstock.papers.queries.workload import TRACES, VOLUMES, Load, Workload, workload
+from penstock.queries.contract import NAIVE, Freshness, OutcomeWeights
 from penstock.queries.policies import DEFAULT, POLICIES
+from penstock.queries.policies.unit import DEFAULTS, Unit, UnitOnDemand, UnitSettings
+from penstock.queries.situation import QueryPolicy
 from penstock.sim.outcome import Row, averages, grouped
 
 Parameters = Mapping[str, Any]
@@ -47,7 +50,28 @@ COMMON: dict[str, Any] = {
     "finest_s": LOAD.finest_s,
     "tail": LOAD.tail,
     "items": LOAD.items,
+    "reads": LOAD.reads,
+    # What a query needs, in percent: 1 / (1 + updates missing), of the item that lacks most.
+    "freshness": 90.0,
+    # What policies are told of times: off by a factor of so much (deviation of the logarithm), and as a predictor that begins cold.
+    "error": 0.0,
+    "cold": False,
+    # The constants of UNIT, those of qmf are ours.
+    **asdict(DEFAULTS),
 }
+
+# UNIT, and what is left of it without modulation of updates: feedback on C_flex alone.
+VARIANTS: dict[str, Callable[[UnitSettings], QueryPolicy]] = {
+    "unit": Unit,
+    "unit+on-demand": UnitOnDemand,
+    "unit-flex": lambda settings: Unit(settings, modulate=False),
+    "unit-flex+on-demand": lambda settings: UnitOnDemand(settings, modulate=False),
+}
+KNOWN = (*POLICIES, *(name for name in VARIANTS if name not in POLICIES))
+
+
+def policy_of(name: str, settings: UnitSettings) -> QueryPolicy:
+    return VARIANTS[name](settings) if name in VARIANTS else POLICIES[name]()
 
 
 @dataclass(frozen=True)
@@ -62,10 +86,14 @@ class UnitTask:
 def tasks(name: str) -> Callable[[Parameters, Sequence[int]], list[Any]]:
     def made(parameters: Parameters, seeds: Sequence[int]) -> list[Any]:
         p = dict(parameters)
-        for key, known in (("policies", POLICIES), ("traces", TRACES), ("weightings", WEIGHTINGS)):
+        for key, known in (("policies", KNOWN), ("traces", TRACES), ("weightings", WEIGHTINGS)):
             for one in p[key]:
                 if one not in known:
                     raise ExperimentError(f"{key}={one}: expected some of {'; '.join(known)}")
+        try:
+            _settings(p), Freshness.of_percent(p["freshness"])
+        except ValueError as error:
+            raise ExperimentError(str(error)) from None
         return [UnitTask(name, p, trace, p["weightings"], seed) for trace in p["traces"] for seed in seeds]
 
     return made
@@ -74,15 +102,28 @@ def tasks(name: str) -> Callable[[Parameters, Sequence[int]], list[Any]]:
 def _runs(task: UnitTask) -> list[tuple[str, str, Served]]:
     """(policy, weighting, what came of it)."""
     p = task.parameters
-    load = Load(p["items"], p["scale"], p["skew"], p["bias"], p["finest_s"], p["load"], p["tail"])
-    made = workload(task.trace, task.seed, load)
+    made, settings = _workload(p, task.trace, task.seed), _settings(p)
+    times = [one[2] for one in made.queries]
+    lag = Freshness.of_percent(p["freshness"]).lag or 0
+
+    def run(policy: str, weights: OutcomeWeights) -> Served:
+        guess = guesses(p["error"], p["cold"], task.seed, times, made.cost_s)
+        return serve(made, policy_of(policy, settings), weights, task.seed, guess, lag)
+
     found = []
     for policy in p["policies"]:
-        once = serve(made, POLICIES[policy](), NAIVE, task.seed) if policy in INDIFFERENT else None
+        once = run(policy, NAIVE) if policy in INDIFFERENT else None
         for weighting in task.weightings:
-            served = once or serve(made, POLICIES[policy](), WEIGHTINGS[weighting], task.seed)
-            found.append((policy, weighting, served))
+            found.append((policy, weighting, once or run(policy, WEIGHTINGS[weighting])))
     return found
+
+
+def _settings(p: Parameters) -> UnitSettings:
+    return UnitSettings(**{one.name: p[one.name] for one in fields(UnitSettings)})
+
+
+def _workload(p: Parameters, trace: str, seed: int) -> Workload:
+    return workload(trace, seed, Load(**{one.name: p[one.name] for one in fields(Load)}))
 
 
 def work(task: UnitTask) -> list[Row]:
@@ -152,9 +193,10 @@ def clearly_better(rows: list[Row], policy: str, others: Sequence[str], by: floa
 
 
 def _ours(rows: list[Row]) -> list[Finding]:
-    found = [at_least_as_good(rows, DEFAULT, BASELINES, "all baselines")]
+    rivals = tuple(name for name in KNOWN if name != DEFAULT)
+    found = [at_least_as_good(rows, DEFAULT, rivals, "all baselines")]
     if any(row["trace"].startswith("high-") for row in rows):
-        found.append(clearly_better(rows, DEFAULT, BASELINES, 0.05))
+        found.append(clearly_better(rows, DEFAULT, rivals, 0.05))
     return found
 
 
@@ -328,6 +370,109 @@ for figure, title, traces, weightings, judge, picture in (
         )
     )
 
+
+def _judge_ablation(rows: list[Row]) -> list[Finding]:
+    return [
+        at_least_as_good(rows, "unit", ("unit-flex",), "unit without modulation of updates"),
+        at_least_as_good(rows, "unit+on-demand", ("unit-flex+on-demand",), "the same without modulation of updates"),
+        at_least_as_good(rows, "unit+on-demand", ("admission+on-demand",), "admission+on-demand"),
+        at_least_as_good(rows, "unit+on-demand", ("unit",), "unit as it is without refreshes on demand"),
+    ]
+
+
+add(
+    Experiment(
+        "unit-ablation",
+        "What is UNIT by each of its parts: refreshes on demand, feedback on C_flex, modulation of updates",
+        {**COMMON, "policies": (*VARIANTS, "admission+on-demand"), "traces": TRACES, "weightings": ("naive",)},
+        tasks("unit-ablation"),
+        work,
+        _judge_ablation,
+        Picture("trace", "usm", "policy"),
+    )
+)
+
+
+def _judge_predicted(rows: list[Row]) -> list[Finding]:
+    found = margins(rows, DEFAULT, tuple(name for name in KNOWN if name != DEFAULT))
+    if not found:
+        return [Finding(f"{DEFAULT} with predicted times", None, "not measured")]
+    least = min(gap for gap, _, _ in found.values())
+    claim = f"with predicted times, {DEFAULT} is nowhere more than .01 behind any other policy"
+    findings = [Finding(claim, least >= -0.01, f"least {least:+.3f} of {len(found)} settings")]
+    high = margins([row for row in rows if row["trace"].startswith("high-")], DEFAULT, ("admission+on-demand",))
+    if high:
+        least = min(gap for gap, _, _ in high.values())
+        claim = f"and at high volume at least .05 ahead of admission+on-demand, in all {len(high)} settings"
+        findings.append(Finding(claim, least >= 0.05, f"least {least:+.3f}"))
+    return findings
+
+
+add(
+    Experiment(
+        "unit-predicted",
+        "All settings, where policies know predictions: off by a factor of two, by a predictor that begins cold",
+        {**COMMON, "traces": TRACES, "weightings": tuple(WEIGHTINGS), "error": 0.7, "cold": True},
+        tasks("unit-predicted"),
+        work,
+        _judge_predicted,
+        Picture("trace", "usm", "policy", "weighting"),
+    )
+)
+
+# How much the constants matter: each alone, at a part of its default and at several times it.
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def _sensitivity_tasks(parameters: Parameters, seeds: Sequence[int]) -> list[Any]:
+    found = []
+    for one in tasks("unit-sensitivity")(parameters, seeds):
+        for constant in fields(UnitSettings):
+            for factor in FACTORS:
+                value = one.parameters[constant.name] * factor
+                if constant.name in ("victims", "c_forget"):
+                    value = min(1.0, value)
+                changed = {**one.parameters, constant.name: value}
+                found.append((constant.name, factor, replace(one, parameters=changed)))
+    return found
+
+
+def _work_sensitivity(task: tuple[str, float, UnitTask]) -> list[Row]:
+    return [{**row, "constant": task[0], "factor": task[1]} for row in work(task[2])]
+
+
+def _judge_sensitivity(rows: list[Row]) -> list[Finding]:
+    found = []
+    for policy in dict.fromkeys(row["policy"] for row in rows):
+        own = averages([row for row in rows if row["policy"] == policy], "usm", "trace", "constant", "factor")
+        usual = {trace: own[trace, "grace_s", 1.0] for trace, _, _ in own}
+        gains = {
+            f"{constant} x {factor:g}": mean(own[t, constant, factor] - usual[t] for t in usual)
+            for _, constant, factor in own
+        }
+        best = max(gains, key=lambda name: gains[name])
+        claim = f"{policy}: no constant alone, at a quarter to four times its default, gains more than .02 on average"
+        found.append(Finding(claim, gains[best] <= 0.02, f"{best}: {gains[best]:+.3f}"))
+    return found
+
+
+add(
+    Experiment(
+        "unit-sensitivity",
+        "What the constants of UNIT change: grace, victims, C_du, C_uu, C_forget, and the longest stretch",
+        {
+            **COMMON,
+            "policies": ("unit", "unit+on-demand"),
+            "traces": ("low-unif", "med-unif", "high-unif"),
+            "weightings": ("naive",),
+        },
+        _sensitivity_tasks,
+        _work_sensitivity,
+        _judge_sensitivity,
+        Picture("factor", "usm", "constant", "policy"),
+    )
+)
 
 # Fig. 3: which updates are done
 

@@ -9,7 +9,8 @@ what is known of such traces, each as a parameter:
     finest_s     halving ends here
     load         the part of the processor's time that all queries together would need
     tail         execution times are log-normal with this standard deviation of the logarithm, cut at ten times the mean
-    scale        the part of the paper's trace, in time and in queries; rates are those of the whole
+    scale        the part of the paper's trace: in time, in queries and in items, so that each item is read and renewed as often as in the whole
+    reads        items that a query reads; all but the first are drawn from the same law
 
 As in the paper, deadlines are drawn evenly from the mean execution time to ten times the largest, updates are periodic, and the volumes low, med and
 high keep the processor busy for 15 %, 75 % and 150 % of the time with updates of 94 s on average. Update rates are the same for all items
@@ -19,6 +20,7 @@ high keep the processor busy for 15 %, 75 % and 150 % of the time with updates o
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import exp
@@ -33,6 +35,10 @@ TRACES = tuple(f"{volume}-{distribution}" for volume in VOLUMES for distribution
 CORRELATION = 0.8
 
 
+# With fewer items there would be nothing to choose from.
+_FEWEST = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """The parameters of a workload."""
@@ -44,13 +50,22 @@ class Load:
     finest_s: float = 1000.0
     load: float = 0.6
     tail: float = 1.0
+    reads: int = 1
+
+    @property
+    def count(self) -> int:
+        """Items of the part."""
+        return max(_FEWEST, round(self.items * self.scale))
+
+
+Asked = tuple[float, int, float, float] | tuple[float, int, float, float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     duration_s: float
-    # Arrival, item, execution time, time until the deadline; in order of arrival.
-    queries: list[tuple[float, int, float, float]]
+    # Arrival, item, execution time, time until the deadline, what it reads besides; in order of arrival.
+    queries: Sequence[Asked]
     # By item: execution time of an update, period, first arrival.
     cost_s: list[float]
     period_s: list[float]
@@ -66,7 +81,7 @@ def workload(trace: str, seed: int, load: Load = Load()) -> Workload:
     rates = _rates(wanted, distribution, Random(f"{seed}/rates"))
     chance = Random(f"{seed}/updates")
     mean = busy * DURATION_S / count
-    cost = [mean * chance.uniform(0.2, 1.8) for _ in range(load.items)]
+    cost = [mean * chance.uniform(0.2, 1.8) for _ in range(load.count)]
     # The volume is a part of the processor's time, so what is drawn is brought to it.
     off = sum(rate * one for rate, one in zip(rates, cost, strict=True)) / (sum(rates) * mean)
     cost = [one / off for one in cost]
@@ -77,7 +92,7 @@ def workload(trace: str, seed: int, load: Load = Load()) -> Workload:
 
 
 def _popularity(load: Load, seed: int) -> list[float]:
-    weights = [1 / (rank + 1) ** load.skew for rank in range(load.items)]
+    weights = [1 / (rank + 1) ** load.skew for rank in range(load.count)]
     Random(f"{seed}/popularity").shuffle(weights)
     total = sum(weights)
     return [weight / total for weight in weights]
@@ -102,7 +117,7 @@ def _rates(wanted: list[float], distribution: str, chance: Random) -> list[float
     return rates
 
 
-def _queries(load: Load, wanted: list[float], duration: float, seed: int) -> list[tuple[float, int, float, float]]:
+def _queries(load: Load, wanted: list[float], duration: float, seed: int) -> list[Asked]:
     count = max(1, round(QUERIES * load.scale))
     chance = Random(f"{seed}/queries")
     times = sorted(_burst(count, 0.0, duration, load, Random(f"{seed}/times")))
@@ -111,14 +126,20 @@ def _queries(load: Load, wanted: list[float], duration: float, seed: int) -> lis
     factor = mean * count / sum(spread)
     longest = 10 * mean
     sums = list(accumulate(wanted))
-    return [
-        (
-            at,
-            bisect(sums, chance.random() * sums[-1], 0, len(sums) - 1),
-            one * factor,
-            chance.uniform(mean, 10 * longest),
-        )
+
+    def drawn(chance: Random) -> int:
+        return bisect(sums, chance.random() * sums[-1], 0, len(sums) - 1)
+
+    plain = [
+        (at, drawn(chance), one * factor, chance.uniform(mean, 10 * longest))
         for at, one in zip(times, spread, strict=True)
+    ]
+    if load.reads <= 1:
+        return list(plain)
+    besides = Random(f"{seed}/besides")
+    return [
+        (*one, tuple(dict.fromkeys(i for i in (drawn(besides) for _ in range(load.reads - 1)) if i != one[1])))
+        for one in plain
     ]
 
 

@@ -6,68 +6,68 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, promising
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates
 
 # The two checks of admission control (Qu, Labrinidis, Mossé 2006, Sec. 3.3). Both look at the queries that wait, as the paper's do.
 #
 #     deadline      C_flex EST + q_e < q_t, where EST is the work that goes before
-#     satisfaction  reject if n (G_s + C_fm) > G_s + C_r, where n queries would miss their deadlines because of this one
+#     satisfaction  reject if the sum of (G_s + C_fm) over the queries that would miss their deadlines because of this one
+#                   is more than its own G_s + C_r
 #
-# The second is corrected: printed as costs only, it would never reject when all penalties are 0.
+# The second is corrected: printed as costs only, it would never reject when all penalties are 0. Several lanes share the work that goes before.
 
 # The work that an admitted query still needs, given what those before it need.
-Worth = Callable[[Query, set[int]], float]
+WorkLeft = Callable[[Query, set[int]], float]
 
 
 def alone(query: Query, refreshed: set[int]) -> float:
     return query.left_s
 
 
-def refreshing(situation: QuerySituation) -> Worth:
-    """Queries of stale items need a refresh, the first of each item."""
-    items = situation.items
+def refreshing(situation: QuerySituation) -> WorkLeft:
+    """Queries of stale items need refreshes, the first of each item."""
 
     def need(query: Query, refreshed: set[int]) -> float:
-        item = query.item
-        if item in refreshed or not items.stale(item):
-            return query.left_s
-        refreshed.add(item)
-        return query.left_s + items.cost_s[item]
+        work = query.left_s
+        for item, enough in situation.steps(query):
+            if item not in refreshed:
+                refreshed.add(item)
+                work += (situation.left(item) or 0.0) if enough else situation.cost(item).mean_s
+        return work
 
     return need
 
 
-def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: Worth = alone) -> Cause | None:
+def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: WorkLeft = alone) -> Cause | None:
     """Why not to admit a query, or None. `OVERLOAD`: it would be in time but for the updates before it; `DEADLINE`: with less caution it
     might be, or the queries before it take too long."""
     refreshed: set[int] = set()
-    start = situation.update_work_s
+    lanes = len(situation.lanes_s)
+    updates = situation.update_work_s
+    before = 0.0
     waiting = situation.waiting
     at = 0
     while at < len(waiting) and waiting[at][0] <= query.deadline_s:
-        start += need(waiting[at][2], refreshed)
+        before += need(waiting[at][2], refreshed) / lanes
         at += 1
+    start = updates + before
     own = need(query, refreshed)
     within = query.deadline_s - situation.now_s
     if flex * start + own > within:
         if own > within:
             return Cause.IMPOSSIBLE
-        updates = situation.update_work_s
-        if min(flex, 1.0) * start + own > within and updates and min(flex, 1.0) * (start - updates) + own <= within:
+        if min(flex, 1.0) * start + own > within and updates and min(flex, 1.0) * before + own <= within:
             return Cause.OVERLOAD
         return Cause.DEADLINE
-    weights = situation.weights
-    worth = weights.success + weights.missed
-    bearable = weights.success + weights.rejected
+    bearable = query.weights.success + query.weights.rejected
     lost = 0.0
-    end = situation.now_s + start + own
+    end = situation.now_s + start + own / lanes
     while at < len(waiting):
         deadline, _, other = waiting[at]
-        end += need(other, refreshed)
-        if end - own <= deadline < end:
-            lost += worth
+        end += need(other, refreshed) / lanes
+        if end - own / lanes <= deadline < end:
+            lost += other.weights.success + other.weights.missed
             if lost > bearable:
                 return Cause.OTHERS
         at += 1
@@ -80,7 +80,7 @@ class BasePolicy:
     updates: Updates = "always"
     refreshes = False
 
-    def begin(self, items: Items, weights: OutcomeWeights) -> Any:
+    def begin(self, items: Items) -> Any:
         return None
 
     def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
@@ -89,12 +89,40 @@ class BasePolicy:
     def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         return True
 
-    def next(self, situation: QuerySituation, memory: Any) -> Next:
+    def changed(self, situation: QuerySituation, memory: Any) -> None:
+        return None
+
+    def next(self, situation: QuerySituation, memory: Any, lane: bool = True, track: bool = True) -> Next:
         if situation.updates:
             return situation.updates[0][2]
-        return promising(situation)
+        for _, _, query in situation.waiting:
+            if query.id not in situation.running:
+                found = self.next_of(situation, query, lane, track)
+                if found is not None:
+                    return found
+                if situation.preempts and not self.passes(situation, query):
+                    return None
+        if lane:
+            return next(
+                (q for _, _, q in situation.waiting if q.id not in situation.running and situation.gives_up(q)), None
+            )
+        return None
+
+    def passes(self, situation: QuerySituation, query: Query) -> bool:
+        """Whether those behind a query that does nothing have their turn."""
+        return False
+
+    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        """What is done for one query now."""
+        return query if lane and situation.may_start(query) else None
+
+    def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
+        return None
 
     def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
+        return None
+
+    def withdrawn(self, situation: QuerySituation, query: Query, memory: Any) -> None:
         return None
 
     def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
@@ -102,6 +130,22 @@ class BasePolicy:
 
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
         return ()
+
+    def price_per_s(self, memory: Any) -> float:
+        return 0.0
+
+    def plain(self, memory: Any) -> Any:
+        return None
+
+    def of_plain(self, items: Items, found: Any) -> Any:
+        return self.begin(items)
+
+
+def first_refresh(situation: QuerySituation, query: Query) -> int | None:
+    """Of the updates that a query needs, the first that can begin now."""
+    steps = situation.steps(query)
+    chain = {item for item, _ in steps}
+    return next((item for item, enough in steps if not enough and situation.can_refresh(item, chain)), None)
 
 
 class Immediate(BasePolicy):
@@ -119,11 +163,10 @@ class OnDemand(BasePolicy):
     def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         return False
 
-    def next(self, situation: QuerySituation, memory: Any) -> Next:
-        if situation.updates:
-            return situation.updates[0][2]
-        query = promising(situation)
-        return query.item if query is not None and situation.items.stale(query.item) else query
+    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        if situation.steps(query):
+            return first_refresh(situation, query) if track else None
+        return super().next_of(situation, query, lane, track)
 
 
 class Admitting(OnDemand):
@@ -136,17 +179,16 @@ class Admitting(OnDemand):
     def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
         return checked(situation, query, need=refreshing(situation))
 
-    def next(self, situation: QuerySituation, memory: Any) -> Next:
-        if situation.updates:
-            return situation.updates[0][2]
-        items, weights = situation.items, situation.weights
-        for deadline, _, query in situation.waiting:
-            left = deadline - situation.now_s
-            if items.stale(query.item):
-                if items.cost_s[query.item] + query.left_s <= left:
-                    return query.item
-                if weights.stale < weights.missed and query.left_s <= left:
-                    return query
-            elif query.left_s <= left:
-                return query
-        return None
+    def passes(self, situation: QuerySituation, query: Query) -> bool:
+        return True
+
+    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        left = query.deadline_s - situation.now_s
+        able = lane and situation.may_start(query) and query.left_s <= left
+        steps = situation.steps(query)
+        if not steps:
+            return query if able else None
+        work = sum((situation.left(item) or 0.0) if enough else situation.cost(item).mean_s for item, enough in steps)
+        if work + query.cost_s <= left:
+            return first_refresh(situation, query) if track else None
+        return query if able and situation.takes_stale(query) else None

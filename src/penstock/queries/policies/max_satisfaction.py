@@ -1,79 +1,110 @@
-"""Most satisfaction for the work that there is: the default.
+"""Most satisfaction for the work that there is: the default, for one processor and for a warehouse with lanes and tracks.
 
-It keeps a plan: a set of admitted queries that can all be done in time, in the order of their deadlines, with the refreshes that they need. A
-query that comes goes into the plan. If not all fit any more, the one goes that costs most work for what it is worth, until they fit
-(Moore 1968, with weights, and with refreshes that all queries of an item share). Whether that is the query which just came
-or an older one, and whether a query for which there is no time is rejected or left to lapse, follows from the weights: where being rejected
-is better than missing the deadline, one that is worth less for its work than those for which there was no time of late is rejected at once.
+It keeps a plan: admitted queries that can all be done in time (`queries.plan`), with the updates that they need. A query that comes goes into the
+plan. If not all fit any more, one goes: that which costs most work for what it is worth (Moore 1968, with weights, and with updates that all who
+need them share), if its going helps whoever is late. What goes is a spare: it has its chance when there is time. Where times are uncertain, it goes
+only if all that is left promises more without it.
 
-Of the plan that query runs which costs least and makes no other late: what is done is certain, and if more comes, what is left is what
-was least worth it. Items are refreshed when a query of the plan needs them, and in idle time, most wanted first. Nothing is started that
-cannot end in time.
+Whether a query for which there is no time is rejected or left to lapse follows from the weights: where being rejected is better than missing the
+deadline, one goes at once that is nearly hopeless, or worth less for its work than what there was no time for of late (the price of a second).
+
+Of the plan that starts which costs least for its worth and makes no other late; then a spare that fits; then, on what is idle, spares with some
+chance, and refreshes of what is read most. Nothing starts while all cores are busy: it would only slow down what runs.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from math import inf
+from math import exp, inf, log
+from typing import Any
 
-from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.policies.base import BasePolicy
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, Waiting, refresh_s
+from penstock.queries.plan import alone, chance, is_late, timeline, work_s
+from penstock.queries.policies.base import BasePolicy, first_refresh
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Step, Updates, Waiting
 
 # How much one query for which there is no time moves the price.
 _STEP = 0.1
+# With less of a chance, a query is rejected where that is better than missing its deadline.
+_HOPELESS = 0.1
+# What others may still ask for makes a miss likelier than it looks.
+_CAREFUL = 1.2
+# With less of a chance, not even idle time is spent.
+_SOME = 0.02
+# Of those that cost most for their worth, so many are tried as the one to go; of spares, so many as one to come back.
+_TRIED, _REVIVED = 4, 5
+# Reads count half after so long, or after the usual time between two updates if that is longer.
+_HALF_LIFE_S = 600.0
 
 
 @dataclass(slots=True)
-class KeptQueries:
+class Plan:
     # By deadline; all can be done in time, as long as it is sound. Those that did not fit wait for idle time.
     kept: Waiting = field(default_factory=list)
     sound: bool = True
-    # By item and number.
-    spare: dict[int, dict[int, Query]] = field(default_factory=dict)
-    # Of each item with queries in the plan: how many, and their work.
-    groups: dict[int, tuple[int, float]] = field(default_factory=dict)
-    reads: dict[int, int] = field(default_factory=dict)
-    # Stale items, most wanted first: (-reads per second of work, item). May name fresh ones, and one twice.
-    wanted: list[tuple[float, int]] = field(default_factory=list)
+    spare: dict[int, Query] = field(default_factory=dict)
+    # Kept although they will probably be late: dropping them would not help more than it costs.
+    tolerated: frozenset[int] = frozenset()
+    # Of each item that is read: how often of late, as of when.
+    reads: dict[int, tuple[float, float]] = field(default_factory=dict)
+    half_life_s: float = _HALF_LIFE_S
+    # Of those, the ones that a refresh would bring something.
+    behind: set[int] = field(default_factory=set)
     # What a second of work is worth: that of the queries for which there was no time of late.
     price_per_s: float = 0.0
-    shortest_s: float = inf
 
     def put(self, query: Query) -> None:
         insort(self.kept, (query.deadline_s, query.id, query))
-        count, work = self.groups.get(query.item, (0, 0.0))
-        self.groups[query.item] = count + 1, work + query.cost_s
-        self.shortest_s = min(self.shortest_s, query.cost_s)
-
-    def put_back(self, item: int) -> None:
-        """All that wait for idle time with an item: together they may be worth its refresh."""
-        for query in self.spare.pop(item, {}).values():
-            self.put(query)
-
-    def set_aside(self, query: Query) -> None:
-        self.drop(query)
-        self.spare.setdefault(query.item, {})[query.id] = query
-
-    def forget(self, query: Query) -> bool:
-        """Whether it waited for idle time; not any more."""
-        some = self.spare.get(query.item)
-        if some is None or some.pop(query.id, None) is None:
-            return False
-        if not some:
-            del self.spare[query.item]
-        return True
 
     def drop(self, query: Query) -> None:
+        """Out of the plan, or of the spares."""
+        if self.spare.pop(query.id, None) is None:
+            entry = (query.deadline_s, query.id, query)
+            if entry in self.kept:
+                self.kept.remove(entry)
+
+    def set_aside(self, query: Query) -> None:
         self.kept.remove((query.deadline_s, query.id, query))
-        count, work = self.groups[query.item]
-        if count > 1:
-            self.groups[query.item] = count - 1, work - query.cost_s
-        else:
-            del self.groups[query.item]
+        self.spare[query.id] = query
+
+
+class Shares:
+    """The part of the work of each query of a plan: updates are shared by all who need them, runs by all who ask the same."""
+
+    def __init__(self, situation: QuerySituation, kept: Waiting) -> None:
+        self._situation = situation
+        # Of each update: how many need it, and the work of their runs.
+        self._need: dict[Step, tuple[int, float]] = {}
+        self._same: dict[Hashable, int] = {}
+        for _, _, query in kept:
+            steps = situation.steps(query)
+            if steps:
+                run = situation.run(query).mean_s
+                for step in steps:
+                    count, work = self._need.get(step, (0, 0.0))
+                    self._need[step] = count + 1, work + run
+            if query.same is not None:
+                self._same[query.same] = self._same.get(query.same, 0) + 1
+
+    def of(self, query: Query, lane: float = 1.0, track: float = 1.0) -> float:
+        """With what a second on a lane and on a track counts."""
+        situation = self._situation
+        run = situation.run(query).mean_s
+        if query.same is not None:
+            run /= self._same.get(query.same, 1)
+        steps = situation.steps(query)
+        if not steps:
+            return lane * run
+        updates = 0.0
+        count, work = 1, run
+        for step in steps:
+            count, work = self._need.get(step, (1, run))
+            item, enough = step
+            updates += ((situation.left(item) or 0.0) if enough else situation.cost(item).mean_s) / count
+        # What opens a table opens it for all who wait for it, so they count as a group; of it, the longest goes first.
+        return track * updates + lane * (work / count + 1e-6 * run if query.same is None else run)
 
 
 class MaxSatisfaction(BasePolicy):
@@ -81,138 +112,292 @@ class MaxSatisfaction(BasePolicy):
     updates: Updates = "demand"
     refreshes = True
 
-    def begin(self, items: Items, weights: OutcomeWeights) -> KeptQueries:
-        return KeptQueries()
+    def begin(self, items: Items) -> Plan:
+        return Plan(half_life_s=max(_HALF_LIFE_S, sum(items.period_s) / max(1, len(items))))
 
-    def admit(self, situation: QuerySituation, query: Query, memory: KeptQueries) -> Cause | None:
-        item, weights = query.item, situation.weights
-        memory.reads[item] = memory.reads.get(item, 0) + 1
-        own = query.cost_s
-        if situation.items.stale(item):
-            self._want(situation, item, memory)
-            own += refresh_s(situation, item)
-            memory.put_back(item)
+    # What comes and goes
+
+    def admit(self, situation: QuerySituation, query: Query, memory: Plan) -> Cause | None:
+        weights = query.weights
+        self._read(situation, query, memory)
+        mine = {item for item, _ in situation.steps(query)}
+        if mine:
+            # All that wait for the same updates may together be worth them.
+            for other in [
+                one for one in memory.spare.values() if mine.intersection(i for i, _ in situation.steps(one))
+            ]:
+                del memory.spare[other.id]
+                memory.put(other)
         if weights.missed <= weights.rejected:
             memory.put(query)
             self._fit(situation, memory)
             return None
-        if own > query.deadline_s - situation.now_s or weights.success + weights.rejected < memory.price_per_s * own:
+        own, left = alone(situation, query), query.deadline_s - situation.now_s
+        cause = None
+        if own.chance(left + 1e-9) < _HOPELESS:
+            cause = Cause.IMPOSSIBLE
+        elif weights.success + weights.rejected < memory.price_per_s * work_s(situation, query) and not any(
+            query.same is not None and one.same == query.same for _, _, one in memory.kept
+        ):
+            cause = Cause.OVERLOAD
+        if cause is not None:
             self._fit(situation, memory)
-            return Cause.IMPOSSIBLE if own > query.deadline_s - situation.now_s else Cause.OVERLOAD
+            return cause
+        before, spare = list(memory.kept), dict(memory.spare)
         memory.put(query)
         self._fit(situation, memory, query)
-        return Cause.DEADLINE if memory.forget(query) else None
-
-    def take(self, situation: QuerySituation, item: int, memory: KeptQueries) -> bool:
-        if item in memory.reads:
-            self._want(situation, item, memory)
-        if item in memory.groups:
+        if memory.spare.pop(query.id, None) is not None:
+            return Cause.DEADLINE
+        if own.spread_s and self._promise(situation, memory.kept) - self._promise(situation, before) < (
+            _CAREFUL * (weights.missed - weights.rejected)
+        ):
+            # What it may bring is less than what it may cost, it or those whose place it takes.
+            memory.kept, memory.spare = before, spare
             memory.sound = False
-        return False
-
-    def _want(self, situation: QuerySituation, item: int, memory: KeptQueries) -> None:
-        heappush(memory.wanted, (-memory.reads[item] / situation.items.cost_s[item], item))
-
-    def ended(
-        self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: KeptQueries
-    ) -> None:
-        if not memory.forget(query) and ending is not Ending.REJECTED:
-            memory.drop(query)
-
-    def _fit(self, situation: QuerySituation, memory: KeptQueries, new: Query | None = None) -> None:
-        """Take out of the plan what costs most for its worth until all that is left can be done in time."""
-        while (late := self._late(situation, memory)) is not None:
-            weights = situation.weights
-            worst, cost, most = memory.kept[0][2], 0.0, -1.0
-            for _, _, query in memory.kept[: late + 1]:
-                if situation.items.stale(query.item):
-                    count, work = memory.groups[query.item]
-                    # The queries of an item share its refresh; of these the longest goes first.
-                    share = (refresh_s(situation, query.item) + work) / count + 1e-6 * query.cost_s
-                else:
-                    share = query.left_s
-                loss = weights.success + (weights.rejected if query is new else weights.missed)
-                if share > most * loss:
-                    worst, cost, most = query, share, share / loss
-            memory.set_aside(worst)
-            density = (weights.success + weights.rejected) / max(cost, 1e-9)
-            memory.price_per_s += _STEP * (density - memory.price_per_s)
-        memory.sound = True
-
-    def _late(self, situation: QuerySituation, memory: KeptQueries) -> int | None:
-        """The first of the plan that would be late if all ran in the order of deadlines."""
-        arrived, applied = situation.items.arrived, situation.items.applied
-        end = situation.now_s
-        refreshed: set[int] = set()
-        for place, (deadline, _, query) in enumerate(memory.kept):
-            item = query.item
-            if arrived[item] == applied[item]:
-                end += query.left_s
-            else:
-                end += query.cost_s  # an update aborts what it has read
-                if item not in refreshed:
-                    refreshed.add(item)
-                    end += refresh_s(situation, item)
-            if end > deadline + 1e-9:
-                return place
+            return Cause.DEADLINE
         return None
 
-    def next(self, situation: QuerySituation, memory: KeptQueries) -> Next:
+    def _read(self, situation: QuerySituation, query: Query, memory: Plan) -> None:
+        now = situation.now_s
+        for item in query.reads:
+            memory.reads[item] = _faded(memory.reads.get(item), now, memory.half_life_s) + 1, now
+            if situation.behind(item):
+                memory.behind.add(item)
+
+    def take(self, situation: QuerySituation, item: int, memory: Plan) -> bool:
+        if item in memory.reads:
+            memory.behind.add(item)
+        memory.sound = False
+        return False
+
+    def changed(self, situation: QuerySituation, memory: Plan) -> None:
+        memory.sound = False
+
+    def started(self, situation: QuerySituation, query: Query, memory: Plan) -> None:
+        memory.drop(query)
+
+    def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Plan) -> None:
+        memory.drop(query)
+
+    def withdrawn(self, situation: QuerySituation, query: Query, memory: Plan) -> None:
+        memory.drop(query)
+
+    def price_per_s(self, memory: Plan) -> float:
+        return memory.price_per_s
+
+    def plain(self, memory: Plan) -> Any:
+        return {"price_per_s": memory.price_per_s, "reads": [[i, *one] for i, one in memory.reads.items()]}
+
+    def of_plain(self, items: Items, found: Mapping[str, Any]) -> Plan:
+        memory = self.begin(items)
+        memory.price_per_s = found["price_per_s"]
+        memory.reads = {item: (count, at) for item, count, at in found["reads"]}
+        return memory
+
+    # The plan
+
+    def _fit(self, situation: QuerySituation, memory: Plan, new: Query | None = None) -> None:
+        """Take out of the plan what costs most for its worth until all that is left is in time."""
+        memory.tolerated = frozenset()
+        while True:
+            found = timeline(situation, memory.kept, memory.tolerated)
+            if found.late is None:
+                break
+            some = memory.kept[: found.late + 1]
+            last = some[-1][2]
+            worst, share = self._worst(
+                situation, memory.kept, some, found.ends[-1], self._scarcity(situation, found), new
+            )
+            if found.ends[-1][1] > 0:
+                # Times are not certain: does all that is left promise more without it?
+                spared = 0.0 if new is None else new.weights.missed - new.weights.rejected
+                keep = self._promise(situation, memory.kept)
+                without = self._promise(situation, [e for e in memory.kept if e[2] is not worst])
+                without += spared if worst is new else 0.0
+                other = -inf
+                if worst is not last:
+                    other = self._promise(situation, [e for e in memory.kept if e[2] is not last])
+                    other += spared if last is new else 0.0
+                if keep > max(without, other) + 1e-3:
+                    memory.tolerated |= {last.id}
+                    continue
+                if other > without:
+                    worst = last
+            memory.set_aside(worst)
+            if share is not None:
+                density = (worst.weights.success + worst.weights.rejected) / max(share, 1e-9)
+                memory.price_per_s += _STEP * (density - memory.price_per_s)
+        memory.sound = True
+
+    @staticmethod
+    def _scarcity(situation: QuerySituation, found: Any) -> tuple[float, float]:
+        """A second on what is short counts more; on shared cores all are equal."""
+        if situation.width is not None:
+            return 1.0, 1.0
+        lane = found.lane_work_s / max(1, len(situation.lanes_s))
+        track = found.track_work_s / max(1, len(situation.tracks_s))
+        both = lane + track
+        return (2 * lane / both, 2 * track / both) if both > 0 else (1.0, 1.0)
+
+    @staticmethod
+    def _worst(
+        situation: QuerySituation,
+        kept: Waiting,
+        some: Waiting,
+        end: tuple[float, float],
+        scarcity: tuple[float, float],
+        new: Query | None,
+    ) -> tuple[Query, float | None]:
+        """Which one goes, and its share of the work (None if it goes for itself: others do not help it)."""
+        last = some[-1][2]
+        own = alone(situation, last)
+        if is_late(own.mean_s, own.spread_s**2, last.deadline_s - situation.now_s):
+            return last, None
+        shares = Shares(situation, kept)
+        rated: list[tuple[float, int, float]] = []
+        for place, (_, _, query) in enumerate(some):
+            share = shares.of(query, *scarcity)
+            worth = query.weights.success + (query.weights.rejected if query is new else query.weights.missed)
+            rated.append((-share / worth, place, share))
+        rated.sort()
+        if situation.preempts:
+            return some[rated[0][1]][2], rated[0][2]
+        for _, place, share in rated[:_TRIED]:
+            query = some[place][2]
+            if query is last:
+                return query, share
+            others = timeline(situation, some[:place] + some[place + 1 :], whole=True).ends
+            if others[-1][0] < end[0] - 1e-9:
+                return query, share
+        return last, None
+
+    @staticmethod
+    def _promise(situation: QuerySituation, kept: Waiting) -> float:
+        """What the plan is expected to bring, over letting all lapse."""
+        total = 0.0
+        ends = timeline(situation, kept, whole=True).ends
+        for (deadline, _, query), (mean, variance) in zip(kept, ends, strict=True):
+            weights = query.weights
+            total += chance(mean, variance, deadline - situation.now_s) * (weights.success + weights.missed)
+        return total
+
+    # What next
+
+    def next(self, situation: QuerySituation, memory: Plan, lane: bool = True, track: bool = True) -> Next:
         if not memory.sound:
             self._fit(situation, memory)
-        if not memory.kept:
-            memory.price_per_s = 0.0
-            self._revive(situation, memory)
-        if memory.kept:
-            query = self._first(situation, memory)
-            return query.item if situation.items.stale(query.item) else query
-        weights = situation.weights
-        if weights.stale < weights.missed:
-            for query in (one for some in memory.spare.values() for one in some.values()):
-                if situation.now_s + query.left_s <= query.deadline_s:
+        found = self._first(situation, memory, lane, track)
+        if found is None:
+            if not memory.kept:
+                memory.price_per_s = 0.0
+            if self._revive(situation, memory, lane, track):
+                found = self._first(situation, memory, lane, track)
+        if found is not None:
+            return found
+        idle = situation.preempts or situation.width is None or situation.working < situation.width - 1
+        if not situation.preempts:
+            guest = self._guest(situation, memory, lane, track and (idle or not memory.kept))
+            if guest is not None:
+                return guest
+        if lane and (not memory.kept or not situation.preempts):
+            for query in memory.spare.values():
+                if situation.gives_up(query) or (
+                    situation.preempts
+                    and query.weights.stale < query.weights.missed
+                    and situation.now_s + query.left_s <= query.deadline_s
+                ):
                     return query
-        wanted = memory.wanted
-        while wanted and not situation.items.stale(wanted[0][1]):
-            heappop(wanted)
-        return wanted[0][1] if wanted else None
+            for _, _, query in memory.kept:
+                if situation.gives_up(query):
+                    return query
+        return self._background(situation, memory) if track and idle else None
 
-    def _first(self, situation: QuerySituation, memory: KeptQueries) -> Query:
-        """Of the plan the query that costs least and can go first without making another late."""
-        arrived, applied = situation.items.arrived, situation.items.applied
-        groups, shortest = memory.groups, memory.shortest_s
-        best, least = memory.kept[0][2], inf
-        end, slack = situation.now_s, inf
-        refreshed: set[int] = set()
-        for deadline, _, query in memory.kept:
-            item = query.item
-            if arrived[item] == applied[item]:
-                need = own = cost = query.left_s
-            else:
-                refresh = refresh_s(situation, item)
-                count, work = groups[item]
-                cost = (refresh + work) / count
-                need = query.cost_s
-                own = need + refresh
-                if item not in refreshed:
-                    refreshed.add(item)
-                    need = own
-            if cost < least and own <= slack:
-                best, least = query, cost
-            end += need
-            if deadline - end < slack:
-                slack = deadline - end
-                if slack < shortest and slack < best.left_s:
-                    break
+    @staticmethod
+    def _start_of(situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        if not situation.steps(query):
+            return query if lane and situation.may_start(query) else None
+        return first_refresh(situation, query) if track else None
+
+    def _first(self, situation: QuerySituation, memory: Plan, lane: bool, track: bool) -> Query | int | None:
+        """Of the plan what costs least for its worth and can go first without making another late."""
+        kept = memory.kept
+        if not kept:
+            return None
+        ends = timeline(situation, kept, memory.tolerated).ends
+        shares = Shares(situation, kept)
+        best, first, least, slack = None, None, inf, inf
+        for place, (deadline, _, query) in enumerate(kept):
+            what = self._start_of(situation, query, lane, track)
+            if what is not None:
+                if first is None:
+                    first = what
+                weights = query.weights
+                own = alone(situation, query)
+                likely = own.chance(deadline - situation.now_s) if own.spread_s else 1.0
+                cost = shares.of(query) / ((weights.success + weights.missed) * max(likely, 0.01))
+                if cost < least and self._delays(situation, query, what) <= slack:
+                    best, least = what, cost
+            if place < len(ends):
+                slack = min(slack, deadline - situation.now_s - ends[place][0])
+        return first if best is None else best
+
+    @staticmethod
+    def _delays(situation: QuerySituation, query: Query, what: Query | int) -> float:
+        """For how long it would take what those before it wait for."""
+        if situation.width is not None:
+            return work_s(situation, query)
+        run = situation.run(query).mean_s
+        return run if isinstance(what, Query) else work_s(situation, query) - run
+
+    def _revive(self, situation: QuerySituation, memory: Plan, lane: bool, track: bool) -> bool:
+        """What did not fit may fit now, the quickest first."""
+        some: list[tuple[float, int, Query]] = []
+        for query in memory.spare.values():
+            own = alone(situation, query)
+            sure = _HOPELESS if own.spread_s else 1.0
+            likely = own.chance(query.deadline_s - situation.now_s + 1e-9)
+            if likely >= sure and self._start_of(situation, query, lane, track) is not None:
+                some.append((own.mean_s, query.id, query))
+        for _, _, query in sorted(some)[:_REVIVED]:
+            trial = list(memory.kept)
+            insort(trial, (query.deadline_s, query.id, query))
+            if not memory.kept or timeline(situation, trial, memory.tolerated).late is None:
+                del memory.spare[query.id]
+                memory.kept = trial
+                return True
+        return False
+
+    def _guest(self, situation: QuerySituation, memory: Plan, lane: bool, track: bool) -> Query | int | None:
+        """An idle lane or track: what may yet succeed, the likeliest for its work."""
+        found, most = None, 0.0
+        ready = any(not situation.steps(query) for _, _, query in memory.kept)
+        for query in memory.spare.values():
+            what = self._start_of(situation, query, lane and not ready, track)
+            if what is None:
+                continue
+            own = alone(situation, query)
+            likely = own.chance(query.deadline_s - situation.now_s)
+            value = likely * (query.weights.success + query.weights.missed) / max(own.mean_s, 1e-9)
+            if likely >= _SOME and value > most:
+                found, most = what, value
+        return found
+
+    def _background(self, situation: QuerySituation, memory: Plan) -> int | None:
+        """The item that is most wanted for its work."""
+        best, most = None, 0.0
+        for item in sorted(memory.behind):
+            if not situation.behind(item):
+                memory.behind.discard(item)
+            elif situation.can_refresh(item, ()):
+                wanted = _faded(memory.reads[item], situation.now_s, memory.half_life_s)
+                value = wanted / max(situation.cost(item).mean_s, 1e-9)
+                if value > most:
+                    best, most = item, value
         return best
 
-    def _revive(self, situation: QuerySituation, memory: KeptQueries) -> None:
-        """In idle time: what did not fit may fit now, the cheapest first."""
-        found, least = None, inf
-        for query in (one for some in memory.spare.values() for one in some.values()):
-            stale = situation.items.stale(query.item)
-            cost = query.cost_s + refresh_s(situation, query.item) if stale else query.left_s
-            if cost < least and situation.now_s + cost <= query.deadline_s:
-                found, least = query, cost
-        if found is not None:
-            memory.forget(found)
-            memory.put(found)
+
+def _faded(counted: tuple[float, float] | None, now_s: float, half_life_s: float) -> float:
+    if counted is None:
+        return 0.0
+    value, at = counted
+    return value * exp(-log(2) * max(0.0, now_s - at) / half_life_s)

@@ -10,11 +10,10 @@ Updates are dropped for the items with the fewest reads per update. The targets 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any
 
-from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.policies.base import BasePolicy, checked
 from penstock.queries.situation import Items, Query, QuerySituation, Updates
@@ -45,11 +44,11 @@ class Qmf(BasePolicy):
     def __init__(self, every_s: float = 1000.0) -> None:
         self.every_s = every_s
 
-    def begin(self, items: Items, weights: OutcomeWeights) -> Loop:
+    def begin(self, items: Items) -> Loop:
         return Loop([0] * len(items), [0] * len(items))
 
     def admit(self, situation: QuerySituation, query: Query, memory: Loop) -> Cause | None:
-        for item in (query.item, *query.others):
+        for item in query.reads:
             memory.reads[item] += 1
         if memory.shedding:
             return Cause.OVERLOAD
@@ -59,6 +58,12 @@ class Qmf(BasePolicy):
     def take(self, situation: QuerySituation, item: int, memory: Loop) -> bool:
         memory.updates[item] += 1
         return item not in memory.cold
+
+    def plain(self, memory: Loop) -> dict[str, Any]:
+        return {**asdict(memory), "cold": sorted(memory.cold)}
+
+    def of_plain(self, items: Items, found: dict[str, Any]) -> Loop:
+        return Loop(**{**found, "cold": set(found["cold"])})
 
     def stretched(self, memory: Loop) -> Iterable[tuple[int, float]]:
         return ((item, inf) for item in memory.cold)

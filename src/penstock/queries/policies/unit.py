@@ -15,8 +15,41 @@ from typing import Any
 
 from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
+from penstock.queries.outcome import value as worth_of
 from penstock.queries.policies.base import Admitting, BasePolicy, checked, refreshing
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates
+from penstock.queries.situation import Items, Query, QuerySituation, Updates
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSettings:
+    """The constants that the paper names, and the two that it leaves open (victims, stretch)."""
+
+    # The controller looks after so long.
+    grace_s: float = 1000.0
+    # One signal degrades so many of the items.
+    victims: float = 0.5
+    # By how much a period grows, and shrinks; how much of an item's tickets is kept when it is read or updated.
+    c_du: float = 0.1
+    c_uu: float = 0.5
+    c_forget: float = 0.9
+    # No period is longer than so many times the ideal one: it grows exponentially and shrinks linearly, and would hardly come back.
+    stretch: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("grace_s", 0.0, inf),
+            ("victims", 0.0, 1.0),
+            ("c_du", 0.0, inf),
+            ("c_uu", 0.0, inf),
+            ("c_forget", 0.0, 1.0),
+            ("stretch", 1.0, inf),
+        ):
+            if not low < getattr(self, name) <= high or getattr(self, name) == inf:
+                most = f" and at most {high:g}" if high < inf else ""
+                raise ValueError(f"{name} = {getattr(self, name):g}; expected a number above {low:g}{most}")
+
+
+DEFAULTS = UnitSettings()
 
 
 class Lottery:
@@ -83,7 +116,7 @@ class Lottery:
 
 # Update periods that are stretched under load and shortened again (Qu, Labrinidis, Mossé 2006, Sec. 3.4).
 #
-#     degrade one item     p = p (1 + C_du)                          (9)
+#     degrade one item     p = p (1 + C_du), at most a limit         (9)
 #     upgrade all          p = max(p_ideal, p - C_uu p_ideal)        (10; printed with min, which would never come back)
 #
 # Which item is degraded is drawn by lot among the tickets T:
@@ -94,32 +127,37 @@ class Lottery:
 # The paper takes the difference of execution times as it is, whatever their unit; here it is relative to the average.
 # An upgrade of all costs the same however many there are: it is counted, and applied when a period is looked at.
 
-C_DU = 0.1
-C_UU = 0.5
-C_FORGET = 0.9
-
 
 @dataclass(slots=True)
 class Tickets:
-    cost_s: Sequence[float]
+    items: Items
     lottery: Lottery
-    average_s: float
+    forget: float = DEFAULTS.c_forget
+    # The average execution time of updates, as of the last time that it was asked for.
+    average_s: float = 0.0
 
     @classmethod
-    def of(cls, cost_s: Sequence[float]) -> Tickets:
-        return cls(cost_s, Lottery([0.0] * len(cost_s)), sum(cost_s) / max(1, len(cost_s)))
+    def of(cls, items: Items, forget: float = DEFAULTS.c_forget) -> Tickets:
+        found = cls(items, Lottery([0.0] * len(items)), forget)
+        found.renew()
+        return found
+
+    def renew(self) -> None:
+        """What updates cost may be known better by now."""
+        self.average_s = max(1e-9, sum(self.items.cost_s) / max(1, len(self.items)))
 
     def read(self, item: int, execution_s: float, within_s: float) -> None:
-        self.lottery[item] = C_FORGET * self.lottery[item] - execution_s / within_s
+        self.lottery[item] = self.forget * self.lottery[item] - execution_s / within_s
 
     def updated(self, item: int) -> None:
-        sigmoid = 1 / (1 + exp(-(self.cost_s[item] - self.average_s) / self.average_s))
-        self.lottery[item] = C_FORGET * self.lottery[item] + sigmoid
+        off = (self.items.cost_s[item] - self.average_s) / self.average_s
+        self.lottery[item] = self.forget * self.lottery[item] + 1 / (1 + exp(-off))
 
 
 @dataclass(slots=True)
 class Periods:
     ideal_s: Sequence[float]
+    settings: UnitSettings = DEFAULTS
     upgrades: int = 0
     # Of degraded items: period, and how many upgrades there had been.
     changed: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -129,14 +167,15 @@ class Periods:
         ideal = self.ideal_s[item]
         if found is None:
             return ideal
-        period = found[0] - C_UU * ideal * (self.upgrades - found[1])
+        period = found[0] - self.settings.c_uu * ideal * (self.upgrades - found[1])
         if period <= ideal:
             del self.changed[item]
             return ideal
         return period
 
     def degrade(self, item: int) -> None:
-        self.changed[item] = (self.period_s(item) * (1 + C_DU), self.upgrades)
+        longer = self.period_s(item) * (1 + self.settings.c_du)
+        self.changed[item] = (min(longer, self.settings.stretch * self.ideal_s[item]), self.upgrades)
 
     def upgrade(self) -> None:
         self.upgrades += 1
@@ -145,9 +184,9 @@ class Periods:
         return {"upgrades": self.upgrades, "changed": {str(item): list(one) for item, one in self.changed.items()}}
 
     @classmethod
-    def of_plain(cls, ideal_s: Sequence[float], found: dict[str, Any]) -> Periods:
+    def of_plain(cls, ideal_s: Sequence[float], found: dict[str, Any], settings: UnitSettings = DEFAULTS) -> Periods:
         changed = {int(item): (float(period), int(at)) for item, (period, at) in found["changed"].items()}
-        return cls(ideal_s, found["upgrades"], changed)
+        return cls(ideal_s, settings, found["upgrades"], changed)
 
 
 # The load balancing controller (Qu, Labrinidis, Mossé 2006, Sec. 3.2, Fig. 2), with the names of the signals the right way round.
@@ -175,65 +214,72 @@ class Signal(StrEnum):
 
 
 @dataclass(slots=True)
+class Failures:
+    """How many queries failed in one way, and what that cost them, each by its own weights."""
+
+    number: int = 0
+    cost: float = 0.0
+
+    def add(self, cost: float) -> None:
+        self.number += 1
+        self.cost += cost
+
+
+@dataclass(slots=True)
 class Balance:
     grace_s: float
     flex: float = 1.0
     since_s: float = 0.0
-    # Of the queries that ended since then: how many, how satisfied, and what failed why.
+    # Of the queries that ended since then: how many, how satisfied, the widest range of their weights, and what failed why.
     queries: int = 0
     worth: float = 0.0
-    rejected: int = 0
-    crowded_out: int = 0
-    missed: int = 0
-    stale: int = 0
+    span: float = 0.0
+    rejected: Failures = field(default_factory=Failures)
+    crowded_out: Failures = field(default_factory=Failures)
+    missed: Failures = field(default_factory=Failures)
+    stale: Failures = field(default_factory=Failures)
     # The satisfaction before.
     usm: float | None = None
 
     def count(self, ending: Ending, cause: Cause | None, weights: OutcomeWeights) -> None:
         self.queries += 1
-        if ending is Ending.SUCCESS:
-            self.worth += weights.success
-        elif ending is Ending.REJECTED:
-            self.worth -= weights.rejected
-            if cause is Cause.OVERLOAD:
-                self.crowded_out += 1
-            else:
-                self.rejected += 1
+        self.worth += worth_of(ending, weights)
+        self.span = max(self.span, weights.span)
+        if ending is Ending.REJECTED:
+            (self.crowded_out if cause is Cause.OVERLOAD else self.rejected).add(weights.rejected)
         elif ending is Ending.MISSED:
-            self.worth -= weights.missed
-            self.missed += 1
-        else:
-            self.worth -= weights.stale
-            self.stale += 1
+            self.missed.add(weights.missed)
+        elif ending is Ending.STALE:
+            self.stale.add(weights.stale)
 
-    def due(self, now_s: float, weights: OutcomeWeights) -> bool:
+    def due(self, now_s: float) -> bool:
         if now_s - self.since_s >= self.grace_s:
             return True
         if self.queries < _SOME or self.usm is None:
             return False
-        return self.usm - self.worth / self.queries > 0.01 * weights.span
+        return self.usm - self.worth / self.queries > 0.01 * self.span
 
-    def signal(self, now_s: float, weights: OutcomeWeights, lot: float) -> Signal | None:
+    def signal(self, now_s: float, lot: float) -> Signal | None:
         """What to do, and begin to count anew; ties are broken by lot. None if nothing failed."""
-        costs = (
-            (float(self.rejected if self.flex > LOOSEST else 0), weights.rejected, Signal.LOOSEN),
-            (float(self.missed + self.crowded_out), max(weights.missed, weights.rejected), Signal.DEGRADE),
-            (float(self.stale), weights.stale, Signal.UPGRADE),
-        )
+        rejected = self.rejected if self.flex > LOOSEST else Failures()
+        late = Failures(self.missed.number + self.crowded_out.number, self.missed.cost + self.crowded_out.cost)
+        # Where no failure costs anything, all are the same.
+        naive = not (self.rejected.cost or late.cost or self.stale.cost)
+        found = [
+            (failed.number if naive else failed.cost, signal)
+            for failed, signal in ((rejected, Signal.LOOSEN), (late, Signal.DEGRADE), (self.stale, Signal.UPGRADE))
+            if failed.number
+        ]
+        tighten = self.missed.number >= self.crowded_out.number
         if self.queries:
             self.usm = self.worth / self.queries
-        tighten = self.missed >= self.crowded_out
-        weighed = [(number if weights.naive else number * weight, number, signal) for number, weight, signal in costs]
-        self.since_s = now_s
-        self.queries = self.rejected = self.crowded_out = self.missed = self.stale = 0
-        self.worth = 0.0
-        most = max(cost for cost, _, _ in weighed)
-        if not any(number for _, number, _ in weighed):
+        self.since_s, self.queries, self.worth, self.span = now_s, 0, 0.0, 0.0
+        self.rejected, self.crowded_out, self.missed, self.stale = Failures(), Failures(), Failures(), Failures()
+        if not found:
             return None
-        dominant = [signal for cost, number, signal in weighed if cost == most and number]
-        if not dominant:  # what costs nothing does fail, nothing else does
-            return None
-        chosen = dominant[int(lot * len(dominant))]
+        most = max(cost for cost, _ in found)
+        dominant = [signal for cost, signal in found if cost >= most * (1 - 1e-9)]
+        chosen = dominant[min(int(lot * len(dominant)), len(dominant) - 1)]
         if chosen is Signal.LOOSEN:
             self.flex = max(LOOSEST, self.flex * (1 - STEP))
         elif chosen is Signal.DEGRADE and tighten:
@@ -245,7 +291,8 @@ class Balance:
 
     @classmethod
     def of_plain(cls, found: dict[str, Any]) -> Balance:
-        return cls(**found)
+        failures = {name: Failures(**found[name]) for name in ("rejected", "crowded_out", "missed", "stale")}
+        return cls(**{**found, **failures})
 
 
 @dataclass(slots=True)
@@ -264,36 +311,39 @@ class UnitMemory:
             "taken_s": {str(item): at for item, at in self.taken_s.items()},
         }
 
-    @classmethod
-    def of_plain(cls, items: Items, found: dict[str, Any]) -> UnitMemory:
-        tickets = Tickets.of(items.cost_s)
-        tickets.lottery = Lottery(found["tickets"])
-        return cls(
-            tickets,
-            Periods.of_plain(items.period_s, found["periods"]),
-            Balance.of_plain(found["balance"]),
-            {int(item): at for item, at in found["taken_s"].items()},
-        )
-
 
 class Unit(BasePolicy):
     updates: Updates = "periods"
 
-    def __init__(self, grace_s: float = 1000.0, victims: float = 0.5) -> None:
-        self.grace_s = grace_s
+    def __init__(self, settings: UnitSettings = DEFAULTS, modulate: bool = True) -> None:
+        self.settings = settings
+        self.modulate = modulate
         # How often it looks whether satisfaction dropped.
-        self.every_s = grace_s / 10
-        self.victims = victims
+        self.every_s = settings.grace_s / 10
 
-    def begin(self, items: Items, weights: OutcomeWeights) -> UnitMemory:
-        return UnitMemory(Tickets.of(items.cost_s), Periods(items.period_s), Balance(self.grace_s))
+    def begin(self, items: Items) -> UnitMemory:
+        settings = self.settings
+        return UnitMemory(
+            Tickets.of(items, settings.c_forget), Periods(items.period_s, settings), Balance(settings.grace_s)
+        )
+
+    def plain(self, memory: UnitMemory) -> dict[str, Any]:
+        return memory.plain()
+
+    def of_plain(self, items: Items, found: dict[str, Any]) -> UnitMemory:
+        memory = self.begin(items)
+        memory.tickets.lottery = Lottery(found["tickets"])
+        memory.periods = Periods.of_plain(items.period_s, found["periods"], self.settings)
+        memory.balance = Balance.of_plain({**found["balance"], "grace_s": self.settings.grace_s})
+        memory.taken_s = {int(item): at for item, at in found["taken_s"].items()}
+        return memory
 
     def admit(self, situation: QuerySituation, query: Query, memory: UnitMemory) -> Cause | None:
         self._read(query, memory)
         return checked(situation, query, memory.balance.flex)
 
     def _read(self, query: Query, memory: UnitMemory) -> None:
-        for item in (query.item, *query.others):
+        for item in query.reads:
             memory.tickets.read(item, query.cost_s, query.within_s)
 
     def take(self, situation: QuerySituation, item: int, memory: UnitMemory) -> bool:
@@ -313,16 +363,19 @@ class Unit(BasePolicy):
     def ended(
         self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: UnitMemory
     ) -> None:
-        memory.balance.count(ending, cause, situation.weights)
+        memory.balance.count(ending, cause, query.weights)
 
     def wake(self, situation: QuerySituation, lot: float, memory: UnitMemory) -> None:
-        if not memory.balance.due(situation.now_s, situation.weights):
+        if not memory.balance.due(situation.now_s):
             return
-        signal = memory.balance.signal(situation.now_s, situation.weights, lot)
+        memory.tickets.renew()
+        signal = memory.balance.signal(situation.now_s, lot)
+        if not self.modulate:
+            return
         if signal is Signal.UPGRADE:
             memory.periods.upgrade()
         elif signal is Signal.DEGRADE:
-            draws = max(1, round(self.victims * len(situation.items)))
+            draws = max(1, round(self.settings.victims * len(situation.items)))
             for number in range(draws):
                 item = memory.tickets.lottery.draw((lot + number) / draws)
                 if item is not None:
@@ -330,17 +383,26 @@ class Unit(BasePolicy):
 
 
 class UnitOnDemand(Unit):
-    """UNIT that also refreshes a stale item for a query when the time left allows it: what modulation adds to that."""
+    """UNIT that also refreshes a stale item for a query when the time left allows it: Sec. 3.4.1 can be read so. Without modulation it is
+    admission and refresh on demand, with a C_flex that follows how queries end."""
 
     refreshes = True
 
-    def __init__(self, grace_s: float = 1000.0, victims: float = 0.5) -> None:
-        super().__init__(grace_s, victims)
+    def __init__(self, settings: UnitSettings = DEFAULTS, modulate: bool = True) -> None:
+        super().__init__(settings, modulate)
         self._refreshing = Admitting()
+        if not modulate:
+            self.updates = "on-demand"
 
     def admit(self, situation: QuerySituation, query: Query, memory: UnitMemory) -> Cause | None:
         self._read(query, memory)
         return checked(situation, query, memory.balance.flex, refreshing(situation))
 
-    def next(self, situation: QuerySituation, memory: UnitMemory) -> Next:
-        return self._refreshing.next(situation, None)
+    def take(self, situation: QuerySituation, item: int, memory: UnitMemory) -> bool:
+        return self.modulate and super().take(situation, item, memory)
+
+    def passes(self, situation: QuerySituation, query: Query) -> bool:
+        return True
+
+    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        return self._refreshing.next_of(situation, query, lane, track)
