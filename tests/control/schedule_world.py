@@ -21,6 +21,7 @@ from penstock.control.events import (
     FileQuarantined,
     FileRewritten,
     FilesOffered,
+    FileWithdrawn,
     PunctuationArrived,
     RunStarted,
     UpdateFailed,
@@ -275,11 +276,17 @@ class World:
         old = self.newest.get(uri)
         self.delivered[uri, file.checksum] = self.newest[uri] = Delivery(file, feed, rows)
         if old is not None and old.loaded_by:
-            times = [time for time, _ in old.rows]
-            ranges = ((min(times), max(times) + 1),) if times else ()
+            ranges = PartitionSet.of(*((time, time + 1) for time, _ in old.rows)).intervals
             self.emit(FileRewritten(self.now, feed, file, ranges))
         else:
             self.emit(FileArrived(self.now, feed, file))
+
+    def withdraw(self, uri: str) -> None:
+        """A delivered file is taken back."""
+        delivery = self.newest.pop(uri)
+        loaded = [each for (known, _), each in self.delivered.items() if known == uri and each.loaded_by]
+        ranges = PartitionSet.of(*((time, time + 1) for each in loaded[-1:] for time, _ in each.rows)).intervals
+        self.emit(FileWithdrawn(self.tick(), delivery.feed, uri, ranges))
 
     def loaded(self, table: Table) -> list[Delivery]:
         """The files of which the table has what was delivered last: an older content is no longer there to be read."""
@@ -417,7 +424,7 @@ class World:
         else:
             held = self.held.setdefault(table.name, {})
             asked = partitions_of([piece for piece in job.pieces if piece.need.requests])
-            uris = {delivery.file.uri for delivery in deliveries}
+            uris = {delivery.file.uri for delivery in deliveries} | set(job.withdrawn)
             for start in content.starts:
                 for row in content.rows[start]:
                     if row.removed == NEVER and row.uri in uris:
@@ -434,6 +441,8 @@ class World:
                 for time, key in delivery.rows:
                     content.add(grain.floor(time), Row(time, mixed(logic, key), self.snapshot, uri=delivery.file.uri))
             held |= {delivery.file.uri: delivery for delivery in deliveries}
+            for uri in job.withdrawn:
+                held.pop(uri, None)
             restated = asked
         times = [time for delivery in deliveries for time, _ in delivery.rows]
         complete = None

@@ -126,6 +126,47 @@ def test_an_older_file_counts_by_its_arrival_also_when_it_is_loaded() -> None:
     assert made(world) == {"b2": 1, "child": 1}
 
 
+def test_a_file_that_gets_other_content_while_it_waits_came_when_it_first_came() -> None:
+    world = warehouse([base("a"), base("b"), view("child", "a", "b")])
+    for feed in ("fb", "fa"):
+        late_file(world, feed)
+    uri = next(uri for uri in world.newest if world.newest[uri].file in world.state.tables["b"].files.values())
+    start_all(world)
+    world.fail_rate = 1.0
+    finish(world, "b")
+    world.fail_rate = 0.0
+    finish(world, "a")
+    world.deliver("fb", world.new_rows([DAY_1 + HOUR_US]), uri)
+    run(world)
+    assert made(world) == {"child": 1}
+
+
+def test_a_file_that_is_rewritten_again_and_again_does_not_keep_a_queue_open() -> None:
+    world = warehouse([base("a", queue_us=10 * MINUTE_US)])
+    late_file(world, "fa")
+    came, uri = world.now, next(reversed(world.newest))
+    for minutes in (3, 6, 9):
+        world.now = came + minutes * MINUTE_US
+        world.deliver("fa", world.new_rows([DAY_1 + HOUR_US]), uri)
+    assert not world.decide()
+    assert world.controller.wake_at_us == came + 10 * MINUTE_US
+    assert replay(world.log) == []
+
+
+def test_a_file_that_is_withdrawn_while_its_load_fails_is_not_loaded() -> None:
+    world = warehouse([base("a"), view("child", "a")])
+    late_file(world, "fa")
+    start_all(world)
+    world.withdraw(next(reversed(world.newest)))
+    world.fail_rate = 1.0
+    finish(world, "a")
+    world.fail_rate = 0.0
+    before = len(world.log)
+    run(world)
+    assert [event.job.files for _, event in world.log[before:] if event.kind == "update-started"] == [()]
+    assert replay(world.log) == []
+
+
 def test_nobody_waits_for_files_of_a_table_that_failed_or_of_a_feed_that_is_paused() -> None:
     world = warehouse([base("a"), base("b"), view("child", "a", "b")])
     for feed in ("fa", "fb"):

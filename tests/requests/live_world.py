@@ -1,6 +1,6 @@
 """Random graphs, changes and orders of completion for the live controller, and what must hold of every update.
 
-Changes are late files, snapshots and backfills. The checker of `tests/requests/world.py`, which knows nothing of how
+Changes are late files, corrected and withdrawn ones, snapshots, other logic and backfills. The checker of `tests/requests/world.py`, which knows nothing of how
 the controller decides, follows each of them to each partition. Beyond what it checks, each update of a partition must
 contain all that had come by the first reason for it: the first change of an input, or the first request.
 """
@@ -59,11 +59,24 @@ def live_shape(rng: Random) -> tuple[Shape, list[Feed]]:
 
 @dataclass(slots=True)
 class Update:
-    """A running job: what of its table it makes, and what had come by the first reason for each partition."""
+    """A running job: what of its table it makes, what had come by the first reason for each partition, and the changes of
+    logic that it knows."""
 
     job: Job
     first: dict[int, int]
     gave_up_waiting: bool
+    logic: int
+
+
+@dataclass(slots=True)
+class Change:
+    """Changes of a base table that come with a file, or with its withdrawal, and the days they are in."""
+
+    bits: int = 0
+    numbers: frozenset[int] = frozenset()
+
+    def __or__(self, other: Change) -> Change:
+        return Change(self.bits | other.bits, self.numbers | other.numbers)
 
 
 class LiveDriver:
@@ -87,8 +100,10 @@ class LiveDriver:
         self.updates: dict[str, Update] = {}
         # What had come by the first reason for a partition, as a mask of changes; and the changes by file and request.
         self.first: dict[Key, int] = {}
-        self.of_file: dict[str, tuple[int, list[int]]] = {}
+        self.of_file: dict[tuple[str, str], Change] = {}
+        self.of_withdrawal: dict[str, Change] = {}
         self.of_request: dict[int, int] = {}
+        self.of_logic: Counter[str] = Counter()
         self.fail_rate = rng.choice([0.0, 0.0, 0.2])
         # New rows at the edge in between, where no table reads all of it.
         flowing = all(table.partition != "none" for table in self.shape.graph.tables.values())
@@ -155,6 +170,11 @@ class LiveDriver:
         else:
             raise Wrong("it never comes to rest")
         self.checker.at_rest()
+        for name, table in self.world.state.tables.items():
+            origins = self.world.graph.origins[name]
+            newest = {base: self.world.state.tables[base].snapshot for base in origins}
+            if not table.table.is_base and not (table.consistent and table.reflects == newest):
+                raise Wrong(f"{name} reflects {table.reflects} at rest, not {newest}")
         for request in self.world.state.requests.values():
             if request.finished_us is None:
                 raise Wrong("a request is open though nothing is left to do")
@@ -171,12 +191,14 @@ class LiveDriver:
             numbers = [n for n in numbers if (FIRST + n) * DAY_US in extent]
         if not numbers:
             return
-        bit = 1 << self.checker.changed(name, numbers)
-        if table.is_base and self.rng.random() < 0.7:
-            times = [(FIRST + n) * DAY_US + self.rng.randrange(1, DAY_US) for n in numbers]
-            self.world.deliver(table.feed, self.world.new_rows(times))
-            self.of_file[next(reversed(self.world.newest))] = bit, numbers
+        what = self.rng.random()
+        if table.is_base and what < 0.7:
+            self.file(name, numbers, what)
             return
+        if not table.is_base and what < 0.15:
+            self.other_logic(name)
+            return
+        bit = 1 << self.checker.changed(name, numbers)
         ranges = tuple(((FIRST + n) * DAY_US, (FIRST + n + 1) * DAY_US) for n in numbers)
         self.world.emit(BackfillRequested(self.world.tick(), name, ranges))
         number = len(self.world.log)
@@ -189,6 +211,45 @@ class LiveDriver:
         for n in numbers:
             if n not in joined and not table.is_base:
                 self.reason((name, n))
+
+    def file(self, name: str, numbers: list[int], what: float) -> None:
+        """A new file, another content of one, or one is taken back; also while it waits or is being loaded."""
+        feed = self.shape.graph.tables[name].feed
+        state, newest = self.world.state.tables[name], self.world.newest
+        loading = {file.uri for file in state.running.job.files} if state.running is not None else set()
+        known = sorted({uri for uri, _ in self.of_file if uri in newest and uri.startswith(f"{feed}/")})
+        if what < 0.2:  # of what was never loaded, nothing can be taken back
+            known = [
+                uri
+                for uri in known
+                if any(each.loaded_by for (other, _), each in self.world.delivered.items() if other == uri)
+            ]
+        uri = self.rng.choice(known) if known and what < 0.4 else None
+        old = Change() if uri is None else self.of_file[uri, newest[uri].file.checksum]
+        withdrawn = uri is not None and what < 0.2
+        changed = old.numbers if withdrawn else old.numbers | set(numbers)
+        new = Change(1 << self.checker.changed(name, sorted(changed)), changed)
+        if uri in state.files or uri in loading:  # what it said may never be loaded, and what it says now takes its place
+            new |= old
+        if withdrawn:
+            self.world.withdraw(uri)
+            self.of_withdrawal[uri] = new
+            return
+        times = [(FIRST + n) * DAY_US + self.rng.randrange(1, DAY_US) for n in numbers]
+        self.world.deliver(feed, self.world.new_rows(times), uri)
+        uri = uri or next(reversed(newest))
+        self.of_file[uri, newest[uri].file.checksum] = new
+
+    def other_logic(self, name: str) -> None:
+        numbers = self.shape.partitions[name]
+        self.of_logic[name] |= 1 << self.checker.changed(name, numbers)
+        tables = [
+            replace(table, logic=table.logic + "x") if table.name == name else table
+            for table in self.world.tables.values()
+        ]
+        self.world.declare(list(self.world.feeds.values()), tables)
+        for n in numbers:
+            self.reason((name, n))
 
     def advance(self) -> None:
         for feed in self.world.feeds:
@@ -207,19 +268,32 @@ class LiveDriver:
         low, high = start_us // DAY_US - FIRST, -(-end_us // DAY_US) - FIRST
         return [n for n in self.shape.partitions[name] if low <= n < high]
 
+    def brought(self, job: Job) -> list[Change]:
+        """What a load brings beside what was asked for."""
+        files = [self.of_file.get((file.uri, file.checksum), Change()) for file in job.files]
+        return files + [self.of_withdrawal.get(uri, Change()) for uri in job.withdrawn]
+
     def start(self) -> bool:
         starts = self.world.decide()
         for event in starts:
             job = event.job
             self.world.start(event)
             made = [n for piece in job.pieces for n in self.numbers(job.table, piece.start_us, piece.end_us)]
-            for file in job.files:
-                made += self.of_file.get(file.uri, (0, []))[1]
+            for change in self.brought(job):
+                made += change.numbers
             made = sorted(set(made))
             self.checker.started(job.table, made)
+            if job.reflects is None and not self.shape.graph.tables[job.table].is_base and not self.between(job.table):
+                raise Wrong(f"a version of {job.table} reflects nothing, though nothing else is to be made")
             first = {n: self.first.pop((job.table, n), 0) for n in made}
-            self.updates[job.id] = Update(job, first, "waited long enough" in event.why)
+            self.updates[job.id] = Update(job, first, "waited long enough" in event.why, self.of_logic[job.table])
         return bool(starts)
+
+    def between(self, name: str) -> bool:
+        """Whether more of a table is to be made than a job that has just started makes, or of one that it is made from."""
+        graph, tables = self.world.graph, self.world.state.tables
+        above = (tables[one] for one in graph.ancestors[name] if not graph.tables[one].is_base)
+        return bool(tables[name].lacks) or name in graph.chained or any(one.lacks or one.running for one in above)
 
     def end(self) -> None:
         identity = self.rng.choice(sorted(self.updates))
@@ -238,10 +312,11 @@ class LiveDriver:
             for n in self.numbers(name, piece.start_us, piece.end_us):
                 for number in piece.need.requests:
                     own[n] |= self.of_request.get(number, 0)
-        for file in update.job.files:
-            bit, numbers = self.of_file.get(file.uri, (0, []))
-            for n in numbers:
-                own[n] |= bit
+        for change in self.brought(update.job):
+            for n in change.numbers:
+                own[n] |= change.bits
+        for n in own:
+            own[n] |= update.logic
         before = len(self.world.log)
         self.world.finish(identity)
         (finished,) = [event for _, event in self.world.log[before:] if isinstance(event, UpdateFinished)]
@@ -265,5 +340,3 @@ class LiveDriver:
                 raise Wrong(f"{key} was made without changes {lacks:b} that had come by its first reason")
             for reader in self.shape.readers.get(key, ()):
                 self.reason(reader)
-        if update.job.reflects is None and not self.shape.graph.tables[name].is_base:
-            self.found["reflect nothing"] += len(own)

@@ -1,5 +1,5 @@
-"""The controller that users run: graphs with diamonds, several levels and self-reference, files and backfills, failures, any
-order of ends. `PENSTOCK_REQUESTS=20000` runs more."""
+"""The controller that users run: graphs with diamonds, several levels and self-reference, late, corrected and withdrawn
+files, snapshots, other logic, backfills, failures, any order of ends. `PENSTOCK_REQUESTS=20000` runs more."""
 
 from __future__ import annotations
 

@@ -191,7 +191,12 @@ class Declaration:
             state.emptied = before.emptied
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         if table.is_base and before.table.feed == table.feed:
-            state.files, state.order, state.arrived = before.files, before.order, before.arrived
+            state.files, state.order, state.came, state.arrived = (
+                before.files,
+                before.order,
+                before.came,
+                before.arrived,
+            )
             state.amount = before.amount
             if anew != "files":  # else the markers are offered again with the files: they may be read otherwise
                 state.promises = before.promises
@@ -217,7 +222,7 @@ class Declaration:
         if not before.table.is_base:
             self.ledger.former.add(before.table.name)
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
-        state.files, state.order, state.arrived = before.files, before.order, before.arrived
+        state.files, state.order, state.came, state.arrived = before.files, before.order, before.came, before.arrived
         return state
 
     def _redefined(self, state: TableState, table: Table) -> bool:

@@ -86,6 +86,7 @@ class Files:
             state.amount = max(0.0, state.amount - dropped.size_bytes)
             del state.order[uri]
         state.again.discard(uri)
+        state.came.pop(uri, None)
         if not state.again and not state.withdrawn:
             # Nothing of what it holds is to be corrected any more; what was asked for still is.
             for start, end, need in list(state.needs.pieces()):
@@ -101,6 +102,7 @@ class Files:
             state.order[file.uri] = state.arrived
         else:
             state.amount -= before.size_bytes
+            state.came.setdefault(file.uri, before.arrived_us)
         state.files[file.uri] = file
         state.withdrawn.discard(file.uri)  # its new content takes the place of the old one
         state.amount += file.size_bytes

@@ -183,7 +183,9 @@ class Runs:
         state.counts.folded += event.how.startswith("fold")
         state.counts.merged += max(0, len(job.files) + len(job.withdrawn) - 1)
         if job.files:
-            state.again.difference_update(file.uri for file in job.files if file.uri not in state.files)
+            for uri in {file.uri for file in job.files}.difference(state.files):
+                state.again.discard(uri)
+                state.came.pop(uri, None)
             newest = max(file.arrived_us for file in job.files)
             state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
         for publication in event.publications:
@@ -354,7 +356,7 @@ class Runs:
         """The publication with the times of the changes behind it: those of the base tables, however long ago."""
         edge_at = at_us
         found: dict[tuple[int, tuple[int, ...], bool, int, int, tuple[str, ...]], list[Interval]] = {}
-        came = min((file.arrived_us for file in job.files), default=0)
+        came = self.ledger.tables[job.table].since_us(job.files) or 0
         for piece in job.pieces:
             need = piece.need
             oldest = min(need.oldest_us, came) if came else need.came_us
@@ -458,7 +460,14 @@ class Runs:
         self.busy.pop(running.track, None)
         job = running.job
         bad = self.files.quarantine
-        files = {file.uri: file for file in job.files if file.uri not in bad or bad[file.uri].file != file}
+        files = {
+            file.uri: file
+            for file in job.files
+            if file.uri not in state.withdrawn and (file.uri not in bad or bad[file.uri].file != file)
+        }
+        for uri, file in files.items():
+            if state.files.get(uri, file) != file:
+                state.came.setdefault(uri, file.arrived_us)
         if files and state.loading is not None:
             state.order |= dict.fromkeys(files, state.loading)
         state.files = files | state.files

@@ -30,7 +30,7 @@ from penstock.requests.tablestate import Running, TableState, UpdateCounts
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 18
+FORMAT = 19
 
 _PLAIN = (
     "edge_us",
@@ -168,6 +168,7 @@ def _dump_table(table: TableState) -> dict[str, Any]:
         "files": [asdict(file) for file in table.files.values()],
         "order": dict(table.order),
         "again": sorted(table.again),
+        "came": dict(table.came),
         "withdrawn": sorted(table.withdrawn),
         "promises": [list(promise) for promise in table.promises],
         "running": _dump_running(table.running) if table.running else None,
@@ -198,6 +199,7 @@ def _load_table(data: dict[str, Any]) -> TableState:
     table.files = {file["uri"]: FeedFile(**file) for file in data["files"]}
     table.order = dict(data["order"])
     table.again = set(data["again"])
+    table.came = dict(data["came"])
     table.withdrawn = set(data["withdrawn"])
     table.promises = deque((number, upto) for number, upto in data["promises"])
     table.running = _load_running(data["running"]) if data["running"] is not None else None

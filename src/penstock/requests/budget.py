@@ -213,7 +213,7 @@ def closes_us(state: RequestView, table: TableState) -> int | None:
     if not length or not table.exists or table.table.name in state.awaited or table.table.name in state.kept:
         return None
     late = [Piece(*piece) for piece in table.needs.pieces() if piece[2].late]
-    arrived = next((file.arrived_us for file in table.files.values()), None)
+    arrived = table.since_us(table.first_files)
     times = [piece.need.known_us for piece in late] + ([arrived] if arrived is not None else [])
     if not times:
         return None

@@ -161,14 +161,12 @@ def _work(table: TableState, held: bool) -> Iterable[tuple[int, int, Need]]:
 def _not_loaded(state: RequestView, table: TableState) -> int | None:
     """When the first of the files came that a base table has to load or is loading; None if there is none that somebody
     should wait for."""
-    files = [next(iter(table.files.values()))] if table.files else []
-    if table.running is not None:
-        files += table.running.job.files
-    if not files or state.paused(table) is not None:
+    loading = table.running.job.files if table.running is not None else ()
+    if not (table.files or loading) or state.paused(table) is not None:
         return None
     if table.running is None and (state.deferred_until(table) or 0) > state.now_us:
         return None  # nobody is going to load them soon
-    return min(file.arrived_us for file in files)
+    return table.since_us((*table.first_files, *loading))
 
 
 class Unsettled(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from itertools import islice
 
 from penstock.model.cost import CostModel
 from penstock.model.freshness import Staleness
@@ -71,6 +73,8 @@ class TableState:
     order: dict[str, int] = field(default_factory=dict)
     # Of these, or of those that are being loaded: files of which the table holds an earlier content.
     again: set[str] = field(default_factory=set)
+    # Of files that got other content before they were loaded: when the first content came.
+    came: dict[str, int] = field(default_factory=dict)
     # Files that it may hold and that were withdrawn.
     withdrawn: set[str] = field(default_factory=set)
     # It is declared anew: nothing that it holds is as its declaration says until a job has made it so.
@@ -116,6 +120,15 @@ class TableState:
     def try_anew(self) -> None:
         """Whatever failed before, it may be tried again at once."""
         self.failed, self.attempt, self.deaths, self.retry_at_us = False, 0, 0, None
+
+    @property
+    def first_files(self) -> tuple[FeedFile, ...]:
+        """Of the files that it has to load, those among which the first to come is."""
+        return (*islice(self.files.values(), 1), *(self.files[uri] for uri in self.came if uri in self.files))
+
+    def since_us(self, files: Iterable[FeedFile]) -> int | None:
+        """When the first of some files came, in whatever content."""
+        return min((self.came.get(file.uri, file.arrived_us) for file in files), default=None)
 
     @property
     def lacks(self) -> PartitionSet:
