@@ -312,8 +312,11 @@ class Runs:
         begin = publication.begin_us
         if begin is None and not state.table.is_origin:
             begin = self.ledger.begin(name)  # no rows as yet, but that is known from there on
-        if begin is not None:
-            state.begin_us = begin if state.begin_us is None else min(begin, state.begin_us)
+        if begin is not None and (state.begin_us is None or begin < state.begin_us):
+            # Who reads all of it has partitions before its former begin now, which are not made yet.
+            known = BEGIN_US if state.begin_us is None else state.begin_us
+            publication = replace(publication, same=PartitionSet.of(*publication.same).within(known, END_US).intervals)
+            state.begin_us = begin
         if job.files:
             self.feeds.note_ages(state, publication, max(file.arrived_us for file in job.files))
         if publication.leading_us is not None:
