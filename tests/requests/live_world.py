@@ -229,7 +229,8 @@ class LiveDriver:
         withdrawn = uri is not None and what < 0.2
         changed = old.numbers if withdrawn else old.numbers | set(numbers)
         new = Change(1 << self.checker.changed(name, sorted(changed)), changed)
-        if uri in state.files or uri in loading:  # what it said may never be loaded, and what it says now takes its place
+        # What it said may never be loaded, and what it says now takes its place.
+        if uri in state.files or uri in loading:
             new |= old
         if withdrawn:
             self.world.withdraw(uri)
