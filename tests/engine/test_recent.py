@@ -43,6 +43,17 @@ def test_rows_of_files_that_are_kept(tmp_path: Path) -> None:
     assert recent.rows([one[0]], SCHEMA) is None
 
 
+def test_files_whose_columns_may_or_may_not_be_null(tmp_path: Path) -> None:
+    """Of a count Spark says that it is never null; of the same column read from a file it does not."""
+    recent = RecentRows(1 << 20, 1 << 10)
+    one, (two, counted) = made(tmp_path, "one", 1, 2), made(tmp_path, "two", 3)
+    never = counted.cast(pa.schema([pa.field("k", pa.string()), pa.field("n", pa.int64(), nullable=False)]))
+    recent.keep(*one, SCHEMA)
+    recent.keep(two, never, SCHEMA)
+    found = recent.rows([one[0], two], SCHEMA)
+    assert found is not None and found.column("n").to_pylist() == [1, 2, 3]
+
+
 def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     every = [made(tmp_path, str(number), *range(10)) for number in range(5)]
     size = every[0][1].nbytes

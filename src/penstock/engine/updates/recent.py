@@ -46,6 +46,9 @@ class RecentRows:
             return
         with self._lock:
             if path not in self._files:
+                # Whether a column may be null differs from file to file: of a count, Spark says that it is not.
+                fields = [field.with_nullable(True).remove_metadata() for field in rows.schema]
+                rows = pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
                 self._files[path] = _Kept(rows, {column.name.lower(): column for column in schema})
                 self._bytes += rows.nbytes
             while self._bytes > self._most_bytes:
