@@ -18,7 +18,7 @@ _EPS = 1e-9
 
 
 @dataclass(slots=True)
-class Timeline:
+class QueryTimes:
     """The end of each query, as mean and variance, up to the first that is late, and the work before it."""
 
     ends: list[tuple[float, float]] = field(default_factory=list)
@@ -73,15 +73,15 @@ def work_s(situation: QuerySituation, query: Query) -> float:
 
 def timeline(
     situation: QuerySituation, kept: Waiting, tolerated: frozenset[int] = frozenset(), whole: bool = False
-) -> Timeline:
+) -> QueryTimes:
     """`whole`: go on after one that is late."""
     if situation.preempts:
         return _of_one_processor(situation, kept, tolerated, whole)
     return _of_lanes(situation, kept, tolerated, whole)
 
 
-def _of_one_processor(situation: QuerySituation, kept: Waiting, tolerated: frozenset[int], whole: bool) -> Timeline:
-    found = Timeline()
+def _of_one_processor(situation: QuerySituation, kept: Waiting, tolerated: frozenset[int], whole: bool) -> QueryTimes:
+    found = QueryTimes()
     ends = found.ends
     now = situation.now_s
     end = variance = 0.0
@@ -108,8 +108,8 @@ def _of_one_processor(situation: QuerySituation, kept: Waiting, tolerated: froze
 _Server = list[float]
 
 
-def _of_lanes(situation: QuerySituation, kept: Waiting, tolerated: frozenset[int], whole: bool) -> Timeline:
-    found = Timeline()
+def _of_lanes(situation: QuerySituation, kept: Waiting, tolerated: frozenset[int], whole: bool) -> QueryTimes:
+    found = QueryTimes()
     now = situation.now_s
     lanes: list[_Server] = [[free, 0.0] for free in situation.lanes_s] or [[0.0, 0.0]]
     tracks: list[_Server] = [[free, 0.0] for free in situation.tracks_s] or [[0.0, 0.0]]

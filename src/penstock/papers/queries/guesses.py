@@ -56,7 +56,7 @@ class Noisy(Exact):
         return Estimate(expected, expected * sqrt(expm1(variance)))
 
 
-class Learned(Noisy):
+class LearnsAsItGoes(Noisy):
     """Queries as the predictor of a live warehouse sees them: it knows nothing at the start, and what it sees of the size of a query is off by the error."""
 
     def __post_init__(self) -> None:
@@ -77,4 +77,4 @@ def guesses(error: float, cold: bool, seed: int, queries_s: Sequence[float], upd
     if not error and not cold:
         return Exact()
     usual = [(mean(logs), pstdev(logs)) for logs in ([log(one) for one in some] for some in (queries_s, updates_s))]
-    return (Learned if cold else Noisy)(max(error, 0.05), seed, *usual)
+    return (LearnsAsItGoes if cold else Noisy)(max(error, 0.05), seed, *usual)
