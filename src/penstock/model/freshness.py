@@ -85,17 +85,15 @@ def out_of_reach(sources: Iterable[SourceEdge], table: Grain, edge_us: int) -> P
     return found
 
 
+@dataclass(slots=True)
 class Staleness:
     """The integral of staleness over time, kept by adding one trapezium whenever the edge moves."""
 
-    __slots__ = ("area", "edge_us", "peak_us", "seconds", "since_us")
-
-    def __init__(self) -> None:
-        self.edge_us: int | None = None
-        self.since_us = 0
-        self.area = 0.0  # square seconds
-        self.seconds = 0.0
-        self.peak_us = 0
+    edge_us: int | None = None
+    since_us: int = 0
+    area: float = 0.0  # square seconds
+    seconds: float = 0.0
+    peak_us: int = 0
 
     def moved(self, now_us: int, edge_us: int) -> None:
         self._account(now_us)
