@@ -49,7 +49,7 @@ def test_by_whose_name_updates_are_known() -> None:
     lead = Table("lead", "day", sources=(Source("base", SAME),))
     graph = Graph([F], [BASE, *VIEWS, lead, replace(lead, name="with", leader="lead")])
     assert graph.updated_as == {"base": "base", "a": "a", "b": "a", "c": "a", "lead": "lead", "with": "lead"}
-    assert graph.updated_with == {"base": (), "a": ("c", "b"), "lead": ("with",)}
+    assert graph.updated_with == {"base": (), "a": ("b", "c"), "lead": ("with",)}
 
 
 def test_a_group_is_one_recurring_update_at_the_cost_of_all() -> None:

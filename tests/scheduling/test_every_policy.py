@@ -236,14 +236,9 @@ def test_the_check_finds_a_file_that_overtakes() -> None:
     arrivals = [n for n, e in enumerate(log) if isinstance(e, FileArrived) and e.at_us > 0]
     loads = [e.job.files for e in log if is_load(e)]
     # Two files of one table that were loaded one after the other: had they come in the other order, that was wrong.
+    loaded = {a: n for a in arrivals for n, files in enumerate(loads) for file in files if file.uri == log[a].file.uri}
     one, other = next(
-        (a, b)
-        for a in arrivals
-        for b in arrivals
-        if a < b
-        and log[a].feed == log[b].feed
-        and next(n for n, files in enumerate(loads) if log[a].file in files)
-        < next(n for n, files in enumerate(loads) if log[b].file in files)
+        (a, b) for a in loaded for b in loaded if a < b and log[a].feed == log[b].feed and loaded[a] < loaded[b]
     )
     late = replace(log[other], at_us=log[one].at_us)
     swapped = [*log[:one], late, *log[one:other], *log[other + 1 :]]
