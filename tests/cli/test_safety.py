@@ -124,7 +124,7 @@ def test_a_warehouse_is_verified_backed_up_moved_and_restored(
     (copy / "penstock.toml").write_text(settings)
     branch = sorted(path for path in (moved / "branch").rglob("*") if path.is_file())
     shown = penstock("replicas", "--sync", "-p", str(copy))
-    assert shown.exit_code == 1 and "is of project `safe`" in shown.stderr.replace("\n", " ")
+    assert shown.exit_code == 1 and "is of project `safe`" in shown.stdout.replace("\n", " ")
     assert sorted(path for path in (moved / "branch").rglob("*") if path.is_file()) == branch
 
 

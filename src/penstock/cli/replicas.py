@@ -39,8 +39,11 @@ def replicas(
                 rows = warehouse.replicas(sync=True)
         else:
             rows = warehouse.replicas()
+        problems = {row.replica: row.problem for row in rows if row.problem}
         if json:
             print_json(rows)
+            if sync and problems:
+                raise typer.Exit(1)
             return
         if not rows:
             out.print("no replica is declared; write [replicas.NAME] with a path in penstock.toml", markup=False)
@@ -57,7 +60,9 @@ def replicas(
             waiting = Text(str(row.waiting), style="yellow" if row.waiting else "dim")
             shown.add_row(row.replica, row.table, there, str(row.versions), waiting)
         out.print(shown)
-        for name, problem in {row.replica: row.problem for row in rows if row.problem}.items():
+        for name, problem in problems.items():
             out.print(f"[bold red]{name}[/]:", end=" ")
             out.print(f"{problem}; it is tried again while `penstock run` runs", markup=False, soft_wrap=True)
         tell_zone(zone)
+        if sync and problems:
+            raise typer.Exit(1)
