@@ -10,7 +10,7 @@ from penstock.scheduling.inheritance import inherited
 from penstock.scheduling.placement.base import Global
 from penstock.scheduling.placement.edf_partitioned import EdfPartitioned
 from penstock.scheduling.placement.proportional import Proportional
-from penstock.scheduling.policies import PolicyNameError, find_policy
+from penstock.scheduling.policies import DEFAULT, PolicyNameError, find_policy, name_of_now
 from penstock.scheduling.policies.index import EdfP, MaxBenefit
 
 
@@ -87,3 +87,11 @@ def graph() -> Graph:
 )
 def test_inherited_priorities(rule: str, expected: dict[str, float]) -> None:
     assert inherited(graph(), rule, 1.5) == pytest.approx(expected)
+
+
+def test_names_that_earlier_versions_wrote() -> None:
+    assert name_of_now("edf / chop=3") == "edf / chop=3"
+    assert name_of_now("reserve / balanced / inherit=chain / chop=10") == "reserve / patient / inherit=chain / chop=10"
+    assert name_of_now("adaptive / max-benefit") == "reserve / max-benefit"
+    assert name_of_now("adaptive") == "adaptive"
+    assert name_of_now("of a project that has it no longer (x)") == DEFAULT

@@ -20,6 +20,7 @@ from penstock.requests.needs import pending, restated
 from penstock.requests.propagation import Propagation
 from penstock.requests.tablestate import TableState
 from penstock.requests.waits import QueryWaits
+from penstock.scheduling.policies import name_of_now
 
 # Between what a base table does to rows and what its feed takes for rows, in the fingerprint of its logic.
 SEAM = "|"
@@ -87,12 +88,21 @@ class Declaration:
         self.waits, self.reading = waits, reading
         self.tracks = 1
         self.policy = "max-benefit"
+        # What the log calls the policy, if that name is no longer known and another took its place.
+        self.former_policy = ""
+
+    def name_policy(self, name: str) -> None:
+        """The policy by a name that is on record, which an earlier version may have written."""
+        self.policy = name_of_now(name)
+        self.former_policy = name if self.policy != name else ""
 
     def declared(self, event: WarehouseDeclared) -> None:
         promised, self.ledger.graph = self.ledger.graph.feeds, Graph(event.feeds, event.tables)
-        if event.policy != self.policy:
+        before_policy = self.policy
+        self.name_policy(event.policy)
+        if self.policy != before_policy or self.former_policy:
             self.runs.memory = {}  # of another policy
-        self.tracks, self.policy, self.reading.updates = event.tracks, event.policy, event.updates
+        self.tracks, self.reading.updates = event.tracks, event.updates
         old, self.ledger.tables = self.ledger.tables, {}
         again: list[TableState] = []
         for name in self.ledger.graph.order:

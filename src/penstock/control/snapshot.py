@@ -81,6 +81,7 @@ def load(data: dict[str, Any]) -> State:
     for part, names in _COUNTERS.items():
         for name in names:
             setattr(_part(state, part), name, data[name])
+    state.declaration.name_policy(data["policy"])
     ledger, files, runs, reading, feeds = state.ledger, state.files, state.runs, state.reading, state.known_feeds
     runs.busy = {entry["track"]: _RUNNING.read(entry) for entry in data["busy"]}
     tables = [_TABLE.read(entry) for entry in data["tables"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 from sqlalchemy import Connection
 
@@ -16,6 +17,7 @@ from penstock.queries.situation import Updates
 from penstock.store.store import Store
 
 _FACT = "settings"
+_log = logging.getLogger(__name__)
 
 
 def declared(
@@ -55,6 +57,13 @@ def restored_controller(store: Store) -> Controller:
         controller = Controller(load(saved[1]) if saved is not None and good else None)
         for number, event in store.events(conn, controller.state.applied):
             controller.apply(event, number)
+    former = controller.state.declaration.former_policy
+    if former:
+        _log.warning(
+            "the project was last run with policy = %r, which is no longer known; in its place: %r",
+            former,
+            controller.state.policy,
+        )
     return controller
 
 

@@ -128,25 +128,21 @@ def upgrade(conn: Connection, found: int) -> None:
 
 def _late_rows(conn: Connection) -> None:
     """Format 4 did not know which rows came late."""
-    known = {column["name"] for column in inspect(conn).get_columns("penstock_loaded")}
-    for column in ("late_us BIGINT", "late_rows BIGINT NOT NULL DEFAULT 0"):
-        if column.split()[0] not in known:
-            conn.execute(text(f"ALTER TABLE penstock_loaded ADD COLUMN {column}"))
+    _add(conn, "penstock_loaded", "late_us BIGINT", "late_rows BIGINT NOT NULL DEFAULT 0")
 
 
 def _numbered_files(conn: Connection) -> None:
     """Format 2 did not number the contents of files. Rows of then do not know theirs: what holds them has the number 0."""
-    known = {column["name"] for column in inspect(conn).get_columns("penstock_file")}
-    if "id" in known:
+    numbered = _add(conn, "penstock_file", "id BIGINT NOT NULL DEFAULT 0", "order_key TEXT NOT NULL DEFAULT ''")
+    _add(
+        conn,
+        "penstock_loaded",
+        "spans TEXT",
+        "file_id BIGINT NOT NULL DEFAULT 0",
+        "reading TEXT NOT NULL DEFAULT ''",
+    )
+    if not numbered:
         return
-    for table, column in (
-        ("penstock_file", "id BIGINT NOT NULL DEFAULT 0"),
-        ("penstock_file", "order_key TEXT NOT NULL DEFAULT ''"),
-        ("penstock_loaded", "spans TEXT"),
-        ("penstock_loaded", "file_id BIGINT NOT NULL DEFAULT 0"),
-        ("penstock_loaded", "reading TEXT NOT NULL DEFAULT ''"),
-    ):
-        conn.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
     files = conn.execute(text("SELECT feed, uri FROM penstock_file ORDER BY arrived_us, feed, uri")).all()
     for number, (feed, uri) in enumerate(files, 1):
         where = {"id": number, "feed": feed, "uri": uri}
@@ -158,9 +154,17 @@ def _numbered_files(conn: Connection) -> None:
 
 def _digests(conn: Connection) -> None:
     """Format 3 did not keep what tells whether rows are the same. Of files of then it is not known."""
-    name, seen = "penstock_data_file", inspect(conn)
-    if seen.has_table(name) and "digest" not in {column["name"] for column in seen.get_columns(name)}:
-        conn.execute(text(f"ALTER TABLE {name} ADD COLUMN digest VARCHAR"))
+    if inspect(conn).has_table("penstock_data_file"):
+        _add(conn, "penstock_data_file", "digest VARCHAR")
+
+
+def _add(conn: Connection, table: str, *columns: str) -> bool:
+    """Add the columns that a table lacks: one that is new as a whole has them. Gives whether it lacked any."""
+    known = {column["name"] for column in inspect(conn).get_columns(table)}
+    missing = [column for column in columns if column.split()[0] not in known]
+    for column in missing:
+        conn.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
+    return bool(missing)
 
 
 def _loaded_by_table(conn: Connection) -> None:

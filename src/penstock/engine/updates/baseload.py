@@ -211,11 +211,12 @@ class BaseLoad:
 
     def _drop_rows(self, gone: Sequence[Any], stated: PartitionSet) -> None:
         """Take the rows of earlier contents of files away. `stated` are partitions that are replaced as a whole by this job."""
-        unknown = [row.uri for row in gone if not row.file_id]
+        whole = self.definition.table.grain
+        unknown = [row.uri for row in gone if not row.file_id and PartitionSet.of(*spans_of(row)).hull(whole) - stated]
         if unknown:
             raise RowsProblem(
                 f"`{self.job.table}` was loaded by an older Penstock, which did not keep from which file a row came, so the rows of "
-                f"{unknown[0]} cannot be found; type `penstock backfill {self.job.table}` to read its files again"
+                f"{unknown[0]} cannot be found; type `penstock backfill {self.job.table} all` to read its files again"
             )
         numbers = {row.file_id for row in gone}
         spans = PartitionSet.of(*(span for row in gone for span in spans_of(row)))

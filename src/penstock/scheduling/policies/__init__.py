@@ -322,6 +322,23 @@ def find_policy(text: str) -> UpdatePolicy:
     return Composed(order or MaxBenefit(), placement or Global(), recipe.inherit, recipe.inherit_k, recipe.chop)
 
 
+# What earlier versions called otherwise: orders, and a placement that had the name of what is now a whole policy.
+_RENAMED = {"balanced": "patient"}
+
+
+def name_of_now(text: str) -> str:
+    """The name of a policy that is on record, if it is still known; else of the one that took its place, or of the default."""
+    pieces = [piece.strip() for piece in text.split("/")]
+    names = [_RENAMED.get(piece, "reserve" if piece == "adaptive" and "/" in text else piece) for piece in pieces]
+    for name in (text, " / ".join(names)):
+        try:
+            find_policy(name)
+        except ValueError:
+            continue
+        return name
+    return DEFAULT
+
+
 __all__ = [
     "DEFAULT",
     "ORDERS",
@@ -331,5 +348,6 @@ __all__ = [
     "PolicyNameError",
     "bound",
     "find_policy",
+    "name_of_now",
     "register",
 ]

@@ -176,7 +176,7 @@ class Replay(Driver):
         self.watch = Watch(recording.start_us, first)
         self.apply(declared)
         state = self.controller.state
-        self.controller = Controller(state, bound(find_policy(declared.policy), state.graph))
+        self.controller = Controller(state, bound(find_policy(state.policy), state.graph))
         # What updates take, and what the controller knows of that: it goes on learning.
         self.costs = _costs(recording, self.like, state)
         for name, table in state.tables.items():
