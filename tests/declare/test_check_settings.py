@@ -7,7 +7,7 @@ import pytest
 from .conftest import Check
 
 GRAINS = "expected minutes such as 5m, hour, day, week, month, quarter, year or none"
-FEED_KEYS = "path, format, columns, time, zone, period, lateness, late, jitter, punctuation, mode, order, reasons, options, rules, settle, look_every, follow_links, max_ahead, partition, priority, freshness, guarantee, cost, recovery, restated, queue, keep_versions, keep_days"
+FEED_KEYS = "path, format, columns, time, zone, period, lateness, late, jitter, punctuation, mode, order, key, change, history, reasons, options, rules, settle, look_every, follow_links, max_ahead, partition, priority, freshness, guarantee, cost, recovery, restated, queue, keep_versions, keep_days"
 TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, waits, columns, code_version, reason, keep_versions, keep_days, chop, guarantee, cost, recovery, group, patience, late_cost, restated, queue, kind, reads, data, command, webhook, order_within"
 
 
@@ -76,7 +76,7 @@ def test_no_project(check: Check, tmp_path) -> None:  # type: ignore[no-untyped-
         ("period = '0s'", "penstock.toml:17: `feeds.x.period` is '0s'; expected more than 0"),
         ("lateness = '-5m'", "penstock.toml:17: `feeds.x.lateness`: '-5m' is not a duration; write for example 30s, 5m, 1h30m or 2d"),
         ("settle = true", "penstock.toml:17: `feeds.x.settle`: True is not a duration; write for example \"30s\", \"5m\", \"1h30m\" or \"2d\""),
-        ("mode = 'apend'", "penstock.toml:17: `feeds.x.mode` is 'apend'; expected one of append, snapshot; did you mean `append`?"),
+        ("mode = 'apend'", "penstock.toml:17: `feeds.x.mode` is 'apend'; expected one of append, snapshot, changes, upsert; did you mean `append`?"),
         ("priority = 0", "penstock.toml:17: `feeds.x.priority` is 0; expected more than 0"),
         ("priority = 'high'", "penstock.toml:17: `feeds.x.priority` is 'high'; expected a number"),
         ("priority = nan", "penstock.toml:17: `feeds.x.priority` is nan; expected a finite number"),

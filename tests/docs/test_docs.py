@@ -59,7 +59,7 @@ def write_files(page: Path, folder: Path) -> None:
 def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("declare")
     write_files(ROOT / "docs/declare.md", folder)
-    for name in ("router_stats", "routers", "alerts", "syslog/eu", "syslog/us"):
+    for name in ("router_stats", "routers", "alerts", "customers", "orders", "syslog/eu", "syslog/us"):
         (folder / "landing" / name).mkdir(parents=True)
     (folder / "broken/landing").mkdir()
     return folder
@@ -68,7 +68,7 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_project_of_the_page_is_right(declared: Path) -> None:
     warehouse, problems = check_project(read_project(declared))
     assert [str(problem) for problem in problems] == []
-    assert warehouse is not None and len(warehouse.definitions) == 9
+    assert warehouse is not None and len(warehouse.definitions) == 14
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def feed_problems(feed: FeedDeclaration, folder: Path, kept_out: Iterable[Path])
         yield Problem(feed.at("order"), f'{message}; say mode = "snapshot" if they do', "warning")
     if "time" in feed.broken:
         return
-    if config.late != "load":
+    if config.late != "load" and config.mode in ("append", "snapshot"):
         yield from _late(feed)
     if config.time is None:
         for key in ("partition", "lateness", "punctuation"):
@@ -135,7 +135,7 @@ def _place(feed: FeedDeclaration, key: str, pattern: str, folder: Path, kept_out
         yield Problem(where, message, "warning")
     if key != "path":
         return
-    if not _WILD.search(pattern) and feed.config.mode == "append":
+    if not _WILD.search(pattern) and feed.config.mode != "snapshot":
         message = f'{what}, one file only; if each delivery replaces it, write mode = "snapshot", else a pattern'
         yield Problem(where, message, "warning")
     suffix = re.search(r"\.(csv|json|parquet)(\.gz)?$", pattern.lower())

@@ -26,6 +26,7 @@ from penstock.declare.values import (
     Duration,
     FileOrder,
     FlowOrder,
+    KeyColumns,
     LocalFolder,
     Name,
     Partition,
@@ -100,9 +101,13 @@ class FeedConfig(Strict):
     late: Literal["load", "set aside"] = "load"
     jitter: Duration | None = None
     punctuation: str | None = None
-    mode: Literal["append", "snapshot"] = "append"
-    # What orders files that state the same partitions.
+    mode: Literal["append", "snapshot", "changes", "upsert"] = "append"
+    # What orders files that state the same partitions, or rows of one key.
     order: FileOrder = "arrival"
+    # Of changes and upserts: what says which row is meant; the column with what became of it; whether every version is kept.
+    key: KeyColumns = ()
+    change: Annotated[str, Field(min_length=1)] = "op"
+    history: Annotated[bool, Field(strict=True)] = False
     # What files are a reason for, by patterns of their names.
     reasons: dict[str, ReasonText] = Field(default_factory=dict)
     options: dict[str, PlainOption] = Field(default_factory=dict)

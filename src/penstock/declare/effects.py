@@ -108,6 +108,11 @@ EFFECTS: Mapping[str, Entry] = {
     "feeds.punctuation": _EDGE,
     "feeds.mode": _FILES_AGAIN,
     "feeds.order": _FILES_AGAIN,
+    "feeds.key": Entry("again", "the table with the current rows, and what reads it"),
+    "feeds.change": Entry(
+        "again", "the table with the current rows, and what reads it; rows that were refused are read again"
+    ),
+    "feeds.history": Entry("anew", "the table with all versions is there, or is not"),
     "feeds.reasons": Entry("comes", "files that come from now on"),
     "feeds.options": Entry("comes", "`penstock backfill` reads loaded files with the new options"),
     "feeds.rules": _FILES_AGAIN,

@@ -21,6 +21,7 @@ from pathlib import Path
 from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import DECLARED, FeedDeclaration, TableDeclaration, keyword_lines
 from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config, toml_problem
+from penstock.declare.keyed import is_keyed, keyed_tables, with_rules
 from penstock.declare.problems import Location, Problem, key_lines
 from penstock.declare.sql.file import SqlFile, read_sql_table
 from penstock.declare.validate import validate
@@ -91,7 +92,11 @@ def read_project(folder: Path) -> Declarations:
     for declaration in (*found.feeds, *found.tables):
         found.problems.extend(declaration.problems)
     fed = {table.config.feed for table in found.tables}
-    found.tables.extend(_plain_base_table(feed) for feed in found.feeds if feed.name not in fed)
+    found.feeds = [with_rules(feed) for feed in found.feeds]
+    for feed in found.feeds:
+        if feed.name not in fed:
+            plain = _plain_base_table(feed)
+            found.tables.extend(keyed_tables(feed, plain) if is_keyed(feed) else [plain])
     return Declarations(
         folder,
         file.config,

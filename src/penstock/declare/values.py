@@ -206,6 +206,11 @@ def _flow_order(value: Any) -> Any:
     return value
 
 
+def _key_columns(value: Any) -> Any:
+    """Names of columns: a list, or with commas between."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 FlowOrder = Annotated[str, BeforeValidator(_flow_order)]
 Duration = Annotated[int, BeforeValidator(_duration)]
@@ -224,6 +229,7 @@ LocalFolder = Annotated[str, BeforeValidator(_local)]
 RestatedTimes = Annotated[str, BeforeValidator(_timetable)]
 Zone = Annotated[str, BeforeValidator(_zone)]
 FileOrder = Annotated[str, BeforeValidator(_order)]
+KeyColumns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_key_columns)]
 Policy = Annotated[str, BeforeValidator(_policy)]
 QueryPolicyText = Annotated[str, BeforeValidator(_query_policy)]
 Data = Annotated[str, BeforeValidator(_data)]

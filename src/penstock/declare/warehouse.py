@@ -36,6 +36,7 @@ from penstock.declare.config import TableConfig
 from penstock.declare.define import Definer, sql_problems, time_of
 from penstock.declare.definition import Definition, Definitions
 from penstock.declare.flow_check import base_flow_problems, keep_snapshots
+from penstock.declare.keyed import keyed_problems
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
 from penstock.declare.sql.view import SqlProblem, source_lines
@@ -165,6 +166,7 @@ class _Checker:
                 self.feed_schemas.pop(feed.name, None)
             schema = self.feed_schemas.get(feed.name)
             takers = [table.name for table in self.tables.values() if table.config.feed == feed.name]
+            self.problems.extend(keyed_problems(feed, tuple(takers)))
             plain = all(self.tables[name].is_plain for name in takers)
             if schema is not None and feed.config.time is not None:
                 grain = feed.config.partition if plain else "none"
@@ -181,7 +183,7 @@ class _Checker:
             config.period,
             config.lateness,
             config.punctuation is not None,
-            config.mode,
+            "snapshot" if config.mode == "snapshot" else "append",
             config.time is not None,
             config.jitter,
             "period" not in config.model_fields_set,
