@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("tables")
 
 
+# Processes that tests start, too.
+os.environ.setdefault("SPARK_DRIVER_MEMORY", "1g")
 # A small machine starts it soon, and it never ends for want of room. Where memory does end, it dies at once rather than half.
 JVM = {
     "driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError",

@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from penstock.control import readiness
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
@@ -400,6 +403,26 @@ def test_decisions_do_not_depend_on_the_hash_seed() -> None:
 def test_nothing_is_known_before_the_beginning() -> None:
     controller = Controller()
     assert controller.idle and controller.decide(0) == [] and controller.wake_at_us is None
+
+
+def test_what_comes_at_once_is_loaded_in_jobs_of_sensible_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By files and by bytes; what is larger than that by itself is a job."""
+    bench = Bench([Feed("f", MINUTE_US)], [base()])
+    for number in range(7):
+        bench.file(str(number))
+    state, table = bench.controller.state, bench["a"]
+
+    def cut() -> int:
+        return len(files_to_load(state, table))
+
+    assert cut() == 7
+    monkeypatch.setattr(readiness, "MOST_FILES", 5)
+    assert cut() == 5 and len(files_to_load(state, table, 2)) == 2
+    monkeypatch.setattr(readiness, "MOST_BYTES", 399)
+    assert cut() == 3
+    monkeypatch.setattr(readiness, "MOST_BYTES", 50)
+    assert cut() == 1
+    assert bench.start().amount == 100
 
 
 def test_new_content_of_a_file_comes_with_the_partitions_that_the_old_was_in() -> None:

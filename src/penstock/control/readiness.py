@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from math import ceil
 
 from penstock.control.state import State
@@ -26,6 +27,9 @@ from penstock.scheduling.jobs import ReadyJob
 
 # Appended files of a table until merging them is worth a job.
 SMALL_FILES = 48
+# One job loads at most so many files, and of so many bytes: what comes at once after a long time is cut into several.
+MOST_FILES = 5000
+MOST_BYTES = 8 << 30
 _YEAR_US = 366 * DAY_US
 # A change of more old partitions than this weighs no more.
 _MANY = 100_000
@@ -194,12 +198,15 @@ def files_to_load(state: State, table: TableState, take: int | None = None) -> t
     if table.anew:
         return tuple(table.files.values()) if table.anew == "files" else ()
     least = max((n for n, uri in enumerate(table.files, 1) if uri in table.again), default=0) if table.again else 0
-    files = tuple(islice(table.files.values(), None if take is None else max(take, least)))
     if state.graph.feeds[table.table.feed].mode == "snapshot":
         if table.withdrawn:
             return ()  # first what was said before counts again: then it is seen which of them is the newest
         # Each restates partitions of its own: in order, one by one. Or each restates all: the last one counts.
-        return files[:1] if table.table.grain is not WHOLE else files
+        most = 1 if table.table.grain is not WHOLE else None if take is None else max(take, least)
+        return tuple(islice(table.files.values(), most))
+    files = tuple(islice(table.files.values(), max(least, MOST_FILES if take is None else min(take, MOST_FILES))))
+    upto = bisect_right(list(accumulate(file.size_bytes for file in files)), MOST_BYTES)
+    files = files[: max(least, upto, 1)]
     cut = state.chops.get(table.table.name)
     if cut is None or len(files) < 2:
         return files

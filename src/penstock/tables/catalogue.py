@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -211,22 +211,24 @@ class Catalogue:
         )
         return sorted(conn.execute(there).scalars())
 
-    def small_files(self, conn: Connection, table: str, below_bytes: int, at_least: int) -> dict[int, list[DataFile]]:
-        """Live files smaller than `below_bytes`, by partition, where a partition has `at_least` such files."""
+    def small_files(
+        self, conn: Connection, table: str, below_bytes: int, worth: Callable[[int, int], bool]
+    ) -> dict[int, list[DataFile]]:
+        """Live files smaller than `below_bytes`, by partition, of those partitions of which so many such files with so many bytes are worth it."""
         row = reading.table_at(conn, table, self.snapshot(conn))
         if row is None:
             return {}
         file, own = ddl.data_file, ddl.own_file
         crowded = (
-            select(own.c.partition_us)
+            select(own.c.partition_us, func.count(), func.sum(file.c.file_size_bytes))
             .join(file, file.c.data_file_id == own.c.data_file_id)
             .where(own.c.table_id == row.table_id, own.c.end_snapshot.is_(None), own.c.partition_us.is_not(None))
             .where(file.c.end_snapshot.is_(None), file.c.file_size_bytes < below_bytes)
             .group_by(own.c.partition_us)
-            .having(func.count() >= at_least)
+            .having(func.count() > 1)
             .order_by(own.c.partition_us)
         )
-        starts = list(conn.execute(crowded).scalars())
+        starts = [start for start, files, size in conn.execute(crowded) if worth(files, int(size))]
         found: dict[int, list[DataFile]] = {start: [] for start in starts}
         if starts:
             intervals = [(start, start + 1) for start in starts]

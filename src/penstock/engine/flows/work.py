@@ -332,6 +332,7 @@ class FlowWork:
     ) -> tuple[FlowReport, dict[str, Files]]:
         """One run, in which `only` says which rows of a target are kept, and `cut` which refused ones, by a column of theirs."""
         size, key = given.size_bytes, given.key
+        self.writer.fit(self.session, size)
         typed, point, slots = self._plan(flow, given.rows, given.extent)
         plan = point.plan
         results = self.kept.take(job.table, key) if key is not None else {}

@@ -20,7 +20,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.declare.spark_settings import full_name, is_harmless
+from penstock.declare.spark_settings import cores_of, full_name, is_harmless
+from penstock.engine.spark.machine import HERE, address_settings, memory_bytes, memory_settings
 from penstock.errors import PenstockError
 
 # A Java for Spark: the machine's own, or the one of the `java` extra where there is none.
@@ -118,31 +119,39 @@ OURS = {
 }
 
 
-def spark_settings(cores: int) -> dict[str, str]:
-    return {
+def spark_settings(master: str) -> dict[str, str]:
+    """Those of any session. What depends on the bytes of a job is set for each job, see `sizing`."""
+    settings = {
+        "spark.master": master,
         "spark.ui.enabled": "false",
         # What does not stop when it is told to is ended, where it has a process of its own.
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": "30s",
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.default.parallelism": str(cores),
         # Small jobs: planning again at run time costs more than it gives.
         "spark.sql.adaptive.enabled": "false",
         # Else every read of more than 32 files starts a Spark job just to list them.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
         # Several partitions in one write, without sorting the rows first.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.hadoop.parquet.enable.summary-metadata": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "FATAL",
-        # All is in one process: when it does not hear of itself, the machine was busy or slept.
-        "spark.network.timeout": "3600s",
+        **address_settings(master),
+        **memory_settings(master, memory_bytes()),
     }
+    cores = cores_of({"master": master})
+    # Small jobs on a cluster are as many tasks as the driver's machine could have run.
+    settings["spark.sql.shuffle.partitions"] = str(cores or os.cpu_count() or 2)
+    if cores is not None:
+        settings["spark.default.parallelism"] = str(cores)
+        # All is in one process: when it does not hear of itself, the machine was busy or slept.
+        settings["spark.network.timeout"] = "3600s"
+        # Who connects to its ports has to know a secret, which is made for each start. A cluster has its own.
+        settings["spark.authenticate"] = "true"
+    return settings
 
 
 # Spark makes code all the time. A JVM that has no room for it ends; what is reserved but not used costs nothing. Options that a project gives come
@@ -164,14 +173,12 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool],
         )
     _forget_a_dead_jvm()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    cores = os.cpu_count() or 2
-    settings = {"spark.master": f"local[{cores}]", **spark_settings(cores), "spark.local.dir": str(scratch / "spark")}
-    settings["spark.sql.warehouse.dir"] = str(scratch / "spark-warehouse")
-    settings.update({full_name(key): _text(value) for key, value in given.items() if is_harmless(key)})
-    if settings["spark.master"].startswith("local"):
-        # Who connects to its ports has to know a secret, which is made for each start. A cluster has its own.
-        settings.setdefault("spark.authenticate", "true")
+    ours = {full_name(key): _text(value) for key, value in given.items() if is_harmless(key)}
+    settings = spark_settings(ours.get("spark.master", f"local[{os.cpu_count() or 2}]"))
+    settings |= {"spark.local.dir": str(scratch / "spark"), "spark.sql.warehouse.dir": str(scratch / "spark-warehouse")}
+    settings |= ours
+    if settings.get("spark.driver.host") == HERE:
+        os.environ.setdefault("SPARK_LOCAL_IP", HERE)
     settings[_DEFAULT_OPTIONS] = f"{_JAVA_OPTIONS} {settings.get(_DEFAULT_OPTIONS, '')}".rstrip()
     if SparkContext._active_spark_context is not None:
         return _beside(SparkSession(SparkContext._active_spark_context), settings, zone)

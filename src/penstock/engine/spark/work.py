@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.declare.spark_settings import full_name
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.faults import NotAvailable
 from penstock.engine.flows.progress import Watched
@@ -37,7 +38,15 @@ from penstock.tables import Catalogue, DataFile
 
 SMALL_FILE_BYTES = 32 << 20
 WORTH_MERGING = 8
-MERGED_AT_ONCE = 32
+# Fewer files of a partition are merged, too, if opening them costs more than reading what is in them: an open costs as much as so many bytes.
+OPENING_BYTES = 4 << 20
+# At once as many partitions as have so many bytes, and at least one.
+MERGED_BYTES = 512 << 20
+
+
+def worth_merging(files: int, size_bytes: int) -> bool:
+    """Whether small files of one partition are better one: soon read as often as it costs to write them again."""
+    return files >= WORTH_MERGING or (files - 1) * OPENING_BYTES >= size_bytes > 0
 
 
 class SparkWork:
@@ -57,9 +66,9 @@ class SparkWork:
         self.store = store
         self.catalogue = catalogue
         self.schema_of_feed = schema_of_feed
-        limit = warehouse.declarations.config.run.driver_bytes
+        config = warehouse.declarations.config
         self.recent = recent or RecentRows(0, 0)
-        self.writer = Writer(limit, self.recent.keep)
+        self.writer = Writer(config.run.driver_bytes, self.recent.keep, {full_name(key) for key in config.spark})
         self.flows = FlowWork(session, warehouse, store, catalogue, self.writer, kept or Kept(), watched or Watched())
         # Where Spark finds delivered files, while a job reads them.
         self._links = Links(warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
@@ -193,20 +202,22 @@ class SparkWork:
 
     def _merge_small_files(self, job: Job, definition: Definition, folder: str) -> Computed:
         with self.store.read() as conn:
-            small = self.catalogue.small_files(conn, job.table, SMALL_FILE_BYTES, WORTH_MERGING)
+            small = self.catalogue.small_files(conn, job.table, SMALL_FILE_BYTES, worth_merging)
             schema = self.catalogue.schema(conn, job.table)
         chosen: dict[int, list[DataFile]] = {}
+        size = 0
         for start, files in sorted(small.items()):
             # Newer content may still be wanted by itself, by a reader that folds only what came.
             settled = [file for file in files if file.content <= job.pin]
-            if len(settled) >= WORTH_MERGING and len(chosen) < MERGED_AT_ONCE:
+            found = sum(file.size_bytes for file in settled)
+            if worth_merging(len(settled), found) and (not chosen or size + found <= MERGED_BYTES):
                 chosen[start] = settled
+                size += found
         files = [file for group in chosen.values() for file in group]
         if not files or schema is None:
             return Computed((), "nothing to merge")
         hidden = (COLUMN,) if definition.table.is_base else definition.state
         paths = [self.catalogue.locate(job.table, file) for file in files]
-        size = sum(file.size_bytes for file in files)
         rows = read_files(self.session, paths, (*schema, *hidden), size)
         staged = self._stage(rows, definition, folder, size, [column.name for column in hidden])
         content = {start: max(file.content for file in group) for start, group in chosen.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from penstock.engine.spark.links import plain
+from penstock.engine.spark.sizing import SMALL_BYTES, Sizing
 from penstock.engine.updates.cleanup import delete_files, remove_if_empty
 from penstock.engine.updates.row_digest import row_number
 from penstock.engine.updates.small_results import PARTITION, codec_of, collect, collects, write
@@ -25,8 +26,6 @@ from penstock.model.time import BEGIN_US, DAY_US, FIRST_US, LAST_US, format_inst
 from penstock.tables import DataFile
 from penstock.tables.footer import read_footer
 
-# Below this much input one task and one file are best.
-SMALL_BYTES = 48 << 20
 # Below this much input rows are collected, and written by this process; unless they turn out to be this many times as much.
 DRIVER_BYTES = 8 << 20
 MOST_TIMES = 4
@@ -120,14 +119,25 @@ class Writer:
     """Writes rows as Parquet files that nobody sees yet. A small result is collected and written by this process, others by Spark itself."""
 
     def __init__(
-        self, driver_bytes: int = DRIVER_BYTES, wrote: Callable[[str, pa.Table, Schema], None] = lambda *_: None
+        self,
+        driver_bytes: int = DRIVER_BYTES,
+        wrote: Callable[[str, pa.Table, Schema], None] = lambda *_: None,
+        given: Collection[str] = (),
     ) -> None:
         self._driver_bytes = driver_bytes
+        # The settings of Spark that are the project's own.
+        self._given = given
+        self._sizing: Sizing | None = None
         # Told the rows of each file that this process writes.
         self._wrote = wrote
         # Learned, by the folder of a table: of how much input it gave too many rows.
         self._too_many: dict[str, int] = {}
         self._codec: str | None = ""
+
+    def fit(self, session: SparkSession, input_bytes: int) -> bool:
+        """Set up the session, always the same, for what reads so much; true if that is much."""
+        self._sizing = self._sizing or Sizing(session, self._given)
+        return self._sizing.fit(input_bytes)
 
     def stage(
         self,
@@ -150,7 +160,8 @@ class Writer:
             assert time is not None
             start = partition_start(time, grain)
         notes = frame.schema.json()
-        whole = frame.coalesce(1) if input_bytes <= SMALL_BYTES else frame
+        large = self.fit(frame.sparkSession, input_bytes)
+        whole = frame if large else frame.coalesce(1)
         twice, files = False, None
         if self._is_small(root, input_bytes) and (codec := self._codec_of(whole)) and collects(found, notes):
             rows = collect(whole, found, start or "0L", MOST_TIMES * self._driver_bytes, row_number(schema))
@@ -164,7 +175,7 @@ class Writer:
                     files.append(file)
                     self._wrote(path, part, found)
         if files is None:
-            files = _written_by_spark(frame if twice else whole, folder, root, start)
+            files = _written_by_spark(frame if twice else whole, folder, root, start, large)
         if isinstance(grain, Calendar):
             assert time is not None
             check_partitions_of(files, time, grain)
@@ -181,11 +192,13 @@ class Writer:
         return self._codec
 
 
-def _written_by_spark(frame: DataFrame, folder: Path, root: str, start: str | None) -> list[DataFile]:
+def _written_by_spark(frame: DataFrame, folder: Path, root: str, start: str | None, large: bool) -> list[DataFile]:
     if start is not None:
-        frame.selectExpr("*", f"{start} as {PARTITION}").write.mode("append").partitionBy(PARTITION).parquet(
-            str(folder)
-        )
+        rows = frame.selectExpr("*", f"{start} as {PARTITION}")
+        if large:
+            # The rows of a partition come together, or into as many files as they are worth.
+            rows = rows.hint("rebalance", PARTITION)
+        rows.write.mode("append").partitionBy(PARTITION).parquet(str(folder))
     else:
         frame.write.mode("append").parquet(str(folder))
     return _written(folder, root, start is not None)
