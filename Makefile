@@ -20,7 +20,7 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 CONSOLE := src/penstock/service/console
 console: $(CONSOLE)/.built  ## the pages of the console, which wheels have inside
 $(CONSOLE)/.built: $(shell find console -type f -not -path '*/node_modules/*')
-	@if ! node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null || ! command -v npm >/dev/null; then \
+	@if ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null || ! command -v npm >/dev/null; then \
 	  echo "the console is not built: that needs Node 20 or newer, with npm; everything else works without"; \
 	elif (cd console && npm ci --silent --no-audit --no-fund && npm run --silent build -- --logLevel warn); then touch $@; \
 	else echo "the console could not be built (see above); everything else works without"; fi

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import Connection
 
 from penstock.app import Warehouse
 from penstock.engine.updates.provenance import order_of
+from penstock.requests.job import FeedFile
+from penstock.store.store import Store
 from tests.conftest import Write
 
 pytestmark = pytest.mark.spark
@@ -64,6 +68,45 @@ def test_an_older_statement_that_comes_late_does_not_count(tmp_path: Path, spark
         warehouse.run(until_idle=True)
         for name in ORDERS:
             assert rows(warehouse, name) == [("a", 10), ("b", 10), ("c", 9)], name
+
+
+def test_every_table_of_a_feed_knows_what_orders_its_files(
+    tmp_path: Path, spark: SparkSession, project: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow with a dimension reads the rows of all snapshots, also for what is of the newest only. Which that is must not depend on whether
+    the table of the newest was loaded before."""
+    flow = """
+        import penstock as ps
+
+        @ps.flow
+        def dimensions(people):
+            people.scd1("known", key="k", at="at")
+            people.select("k", "v").into("now")
+    """
+    project(
+        {
+            "penstock.toml": 'name = "ordered"\n' + FEED.format(name="people", order="column version", more=""),
+            "tables/dimensions.py": flow,
+        }
+    )
+    told: set[tuple[str, str, str]] = set()
+    mark = Store.mark_loaded
+
+    def marked(store: Store, conn: Connection, table: str, feed: str, files: tuple[FeedFile, ...], *more: Any) -> None:
+        told.update((table, Path(file.uri).name, file.order.lstrip("0")[:3]) for file in files)
+        mark(store, conn, table, feed, files, *more)
+
+    monkeypatch.setattr(Store, "mark_loaded", marked)
+    (tmp_path / "landing/people").mkdir(parents=True)
+    with Warehouse(tmp_path, spark=spark) as warehouse:
+        for version, newest in ((5, 5), (3, 5), (7, 7)):
+            path = tmp_path / f"landing/people/{version}.csv"
+            path.write_text(f"k,at,v,version\na,2024-03-0{version}T01:00:00Z,{version},{version}\n")
+            warehouse.run(until_idle=True)
+            for table in ("people", "now"):
+                assert [row[0] for row in warehouse.query(f"select v from {table}").rows] == [newest], (table, version)
+    every = {(table, f"{n}.csv", "1" + "0" * 2) for table in ("people", "people_snapshots") for n in (5, 3, 7)}
+    assert told == every
 
 
 def test_the_name_of_a_file_is_not_that_of_its_folder() -> None:

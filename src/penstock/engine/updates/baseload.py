@@ -86,7 +86,8 @@ class BaseLoad:
         self.reading = f"{self.reader.reading}:{self.definition.table.logic}"
         self.kept_as: dict[str, str] = {}
         kind, _, column = self.reader.feed.config.order.partition(" ")
-        if kind == "column" and self.snapshot_mode:
+        # Also for a table that keeps the rows of all: its readers want to know which is the newest.
+        if kind == "column" and self.reader.feed.config.mode == "snapshot":
             self.files = tuple(replace(file, order=self._greatest(file, column)) for file in self.job.files)
 
     def _greatest(self, file: FeedFile, column: str) -> str:
