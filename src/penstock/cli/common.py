@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from penstock.control.faults import WHAT
 from penstock.declare.problems import ProjectError
 from penstock.errors import PenstockError
 
@@ -69,7 +70,6 @@ def _plain(value: Any) -> Any:
 # Exit codes that a supervisor can act on: try again later; leave it to the other process.
 NOT_AVAILABLE = 6
 TAKEN = 7
-WHAT = {"store": "the store", "storage": "the disk", "spark": "Spark"}
 
 
 def _code(error: PenstockError) -> int:

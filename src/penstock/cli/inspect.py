@@ -15,10 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.bounds import violation_lines, void_lines
-from penstock.cli.common import WHAT, JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.cli.feeds import feed_lines, feed_table, recovery_lines
 from penstock.cli.render import status_table
-from penstock.control.faults import Fault
+from penstock.control.faults import WHAT, Fault
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.control.views.status import TableStatus, overview

@@ -20,6 +20,7 @@ GROUPS = {
     "requests": ("backfill", "plan", "requests", "cancel"),
     "external": ("orders", "publish"),
     "inspect": ("status", "explain"),
+    "logs": ("logs",),
     "feeds": ("pause", "resume", "withdraw"),
     "bounds": ("bounds",),
     "query": ("query",),

@@ -6,13 +6,12 @@ import signal
 from contextlib import nullcontext
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from penstock.cli.common import (
-    WHAT,
     JsonOption,
     ProjectOption,
     err,
@@ -27,23 +26,19 @@ from penstock.cli.flow import flows_shown
 from penstock.cli.render import status_table
 from penstock.control.events import (
     Event,
-    FaultEnded,
     FaultMet,
-    FeedCameBack,
-    FeedPaused,
-    FeedResumed,
-    FeedWentOut,
     FileArrived,
-    FileQuarantined,
-    FileRewritten,
-    GuaranteeRenewed,
-    GuaranteeVoided,
+    RunStarted,
+    RunStopped,
+    TableRetried,
     UpdateFailed,
-    UpdateFinished,
+    UpdateStarted,
+    UpdateStopped,
 )
 from penstock.control.views.status import status
+from penstock.engine.log import said_of, written
 from penstock.model.grain import zone_of
-from penstock.model.time import format_duration, moment
+from penstock.model.time import moment
 
 if TYPE_CHECKING:
     from penstock.engine.faults import WorldFault
@@ -63,8 +58,12 @@ def run(
 ) -> None:
     """Keep the tables fresh: watch the feeds, update what is stale, in the order that helps most."""
     with errors_told(), open_warehouse(project) as warehouse:
-        zone = zone_of(warehouse.declared.declarations.config.zone)
-        with warehouse.running(for_queries=not until_idle) as runtime:
+        declarations = warehouse.declared.declarations
+        zone, quiet = zone_of(declarations.config.zone), quiet or declarations.config.log.to == "output"
+        with (
+            written(declarations.config.log, declarations.state_folder),
+            warehouse.running(for_queries=not until_idle) as runtime,
+        ):
             with working("Starting Spark"):
                 _ = warehouse.spark
             stop_on_signals(runtime)
@@ -106,53 +105,19 @@ def tell_store_fault(fault: WorldFault) -> None:
     err.print(Text(f"the store is not available: {fault.reason}; it is waited for", style="red"))
 
 
+# What happens too often, or is not worth a line for people who look.
+_NOT_SHOWN = (UpdateStarted, UpdateStopped, RunStarted, RunStopped, TableRetried)
+
+
 def _tell(number: int, event: Event, zone: tzinfo, json: bool) -> None:
-    line: dict[str, Any] | None = None
-    text = ""
-    when = moment(event.at_us, zone).strftime("%H:%M:%S")
-    if isinstance(event, UpdateFinished):
-        rows = sum(publication.rows for publication in event.publications)
-        line = {"table": event.table, "how": event.how, "rows": rows, "seconds": round(event.seconds, 3)}
-        text = f"{event.table}: {event.how}, {rows:,} rows in {event.seconds:.2f}s"
-    elif isinstance(event, UpdateFailed):
-        line = {"table": event.table, "error": event.error}
-        text = f"{event.table}: failed: {event.error.splitlines()[0]}"
-    elif isinstance(event, FileQuarantined):
-        line = {"feed": event.feed, "file": event.file.uri, "reason": event.reason}
-        text = f"{event.file.uri}: set aside: {event.reason}"
-    elif isinstance(event, FileRewritten):
-        line = {"feed": event.feed, "file": event.file.uri}
-        text = f"{event.file.uri}: rewritten since it was loaded; its partitions are made again"
-    elif isinstance(event, FeedWentOut | FeedCameBack):
-        line = {"feed": event.feed, "since_us": event.since_us}
-        if isinstance(event, FeedWentOut):
-            text = f"{event.feed}: out, a file was due {format_duration(event.at_us - event.since_us)} ago"
-        else:
-            text = f"{event.feed}: back after {format_duration(event.at_us - event.since_us)}"
-    elif isinstance(event, GuaranteeVoided | GuaranteeRenewed):
-        line = {"tables": list(event.tables)}
-        text = f"guarantee of {', '.join(event.tables)} holds again"
-        if isinstance(event, GuaranteeVoided):
-            line["because"] = event.because
-            text = f"guarantee of {', '.join(event.tables)} void: {event.because}"
-    elif isinstance(event, FeedPaused | FeedResumed):
-        line = {"feed": event.feed}
-        text = f"{event.feed}: {'paused' if isinstance(event, FeedPaused) else 'resumed'}"
-    elif isinstance(event, FaultMet):
-        line = {"part": event.part, "table": event.table, "reason": event.reason}
-        again = f"; {event.table} is done again" if event.table else ""
-        text = f"{WHAT[event.part]} is not available: {event.reason}{again}"
-    elif isinstance(event, FaultEnded):
-        line = {"part": event.part, "since_us": event.since_us, "reason": event.reason}
-        text = f"{WHAT[event.part]} is available again after {format_duration(event.at_us - event.since_us)}"
-    elif isinstance(event, FileArrived):
-        line = {"feed": event.feed, "file": event.file.uri}
-    if line is None:
+    said = None if isinstance(event, _NOT_SHOWN) else said_of(event)
+    if said is None:
         return
     if json:
-        print_json({"event": event.kind, "number": number, "at_us": event.at_us, **line})
-    elif text:
-        err.print(Text(f"{when}  {text}", style="red" if isinstance(event, UpdateFailed | FaultMet) else ""))
+        print_json({"event": event.kind, "number": number, "at_us": event.at_us, **said.fields})
+    elif not isinstance(event, FileArrived):
+        when = moment(event.at_us, zone).strftime("%H:%M:%S")
+        err.print(Text(f"{when}  {said.text}", style="red" if isinstance(event, UpdateFailed | FaultMet) else ""))
 
 
 def retry(

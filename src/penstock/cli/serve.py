@@ -22,6 +22,7 @@ from penstock.cli.common import (
 )
 from penstock.cli.run import stop_on_signals, tell_store_fault
 from penstock.declare.contracts import DEFAULT
+from penstock.engine.log import written
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.time import format_instant
@@ -58,7 +59,11 @@ def serve(
             _made(warehouse, DEFAULT, "made by penstock serve")
         with working("Starting Spark"):
             _ = warehouse.spark
-        with service.served(warehouse, host, port) as (server, runtime):
+        declarations = warehouse.declared.declarations
+        with (
+            written(declarations.config.log, declarations.state_folder),
+            service.served(warehouse, host, port) as (server, runtime),
+        ):
             runtime.on_fault = tell_store_fault
             if json:
                 print_json({"url": server.url})

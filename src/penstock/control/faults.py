@@ -12,6 +12,8 @@ PAUSE_US = 1 * SECOND_US
 LONGEST_PAUSE_US = 30 * SECOND_US
 
 WorldPart = Literal["store", "storage", "spark"]
+# For people.
+WHAT = {"store": "the store", "storage": "the disk", "spark": "Spark"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,6 +277,18 @@ class ServeConfig(Strict):
     hosts: tuple[str, ...] = ()
 
 
+class LogConfig(Strict):
+    """What the process that runs the project logs, and where."""
+
+    # A file in `.penstock` that is rotated, or standard output.
+    to: Literal["file", "output"] = "file"
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    # The same for the log of Spark, which lies beside it.
+    size: Bytes = 10 << 20
+    keep: Count = 5
+
+
 class ProfileConfig(Strict):
     """What queries of a user or an application need unless they say otherwise."""
 
@@ -304,6 +316,7 @@ class ProjectConfig(Strict):
     flows: FlowsConfig = FlowsConfig()
     queries: QueriesConfig = QueriesConfig()
     serve: ServeConfig = ServeConfig()
+    log: LogConfig = LogConfig()
     profiles: dict[Name, ProfileConfig] = Field(default_factory=dict)
     spark: dict[str, PlainOption] = Field(default_factory=dict)
     feeds: dict[str, FeedConfig] = Field(default_factory=dict)

@@ -37,6 +37,7 @@ class Entry(NamedTuple):
 _SCHEDULING = Entry("nothing", "from now on it decides when updates run")
 _SERVE = Entry("nothing", "from the next start of `penstock serve` on it decides who may ask")
 _QUERIES = Entry("nothing", "from now on it decides how queries are answered")
+_LOG = Entry("nothing", "from the next start on it decides what is logged, and where")
 _FLOWS = Entry("nothing", "from now on it decides how flows run; their rows are the same")
 _VERSIONS = Entry("comes", "old versions that need not be kept go with the next upkeep")
 _FILES_AGAIN = Entry("anew", "its files are read again")
@@ -81,6 +82,11 @@ EFFECTS: Mapping[str, Entry] = {
     "queries.files_kept": _QUERIES,
     "serve.tokens": _SERVE,
     "serve.hosts": _SERVE,
+    "log.to": _LOG,
+    "log.format": _LOG,
+    "log.level": _LOG,
+    "log.size": _LOG,
+    "log.keep": _LOG,
     "profiles.within": _QUERIES,
     "profiles.fresh": _QUERIES,
     "profiles.lag": _QUERIES,

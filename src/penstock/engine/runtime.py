@@ -7,6 +7,7 @@ just appends an event), so that the state of the core is always the fold of what
 
 from __future__ import annotations
 
+import logging
 import queue
 import shutil
 import threading
@@ -50,6 +51,7 @@ from penstock.engine.external.tell import OrderDispatcher
 from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
+from penstock.engine.log import SPARK_FILE, keep_small, log_event
 from penstock.engine.spark.session import ENDED, has_ended, is_alive, session_in
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
@@ -67,6 +69,7 @@ from penstock.store.lock import RunLock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
+_log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 2_000
 EXPIRE_EVERY_S = 60.0
 MARK_EVERY_S = 5.0
@@ -272,6 +275,9 @@ class Runtime:
             self._marked_at = monotonic()
             self._keep_up_mark()
             self._watch_spark()
+            declarations = self.warehouse.declarations
+            config = declarations.config.log
+            keep_small(declarations.state_folder / SPARK_FILE, config.size, config.keep)
         self._watch()
         self._stop_overrun()
         self._keep_orders()
@@ -343,6 +349,7 @@ class Runtime:
         now = monotonic()
         if self._store_away is None:
             self._store_away = StoreAway(self.clock.now_us(), fault, STORE_PAUSE_S)
+            _log.warning("the store is not available: %s; it is waited for", fault.reason)
             self.on_fault(fault)
         away = self._store_away
         away.pause_s = min(LONGEST_STORE_PAUSE_S, 2 * away.pause_s)
@@ -406,6 +413,7 @@ class Runtime:
                 self._handed.discard(event.job)
             if isinstance(event, FileQuarantined):
                 self.arrivals.look_again(event.feed, event.file.uri)
+            log_event(event)
             self.on_event(number, event)
         self._end_faults([event for _, event in events])
         if state.applied - self._saved >= SNAPSHOT_EVERY:
