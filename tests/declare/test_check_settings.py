@@ -236,7 +236,7 @@ def context(stats, sites, alerts):
 def test_python(check: Check) -> None:
     assert check({"tables/views.py": PYTHON}) == [
         "tables/views.py:5: warning: feed `alerts`: `path` is 'landing/stats/a/*.json', but the folder landing/stats/a does not exist yet",
-        "tables/views.py:6: `format` is 'jsn'; expected one of csv, json, parquet; did you mean `json`?",
+        "tables/views.py:6: `format` is 'jsn'; expected one of csv, json, parquet, orc, xml, fixed; did you mean `json`?",
         "tables/views.py:9: feed `alerts`: option `mode` is set by Penstock; leave it out",
         "tables/views.py:11: `lateness`: 30 has no unit; write for example \"30s\" or \"30m\"",
         f"tables/views.py:15: `partition`: 'hourly' is not a partitioning; {GRAINS}; did you mean `hour`?",

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from penstock.declare.analysis_cache import Remembered
 from penstock.declare.api import FeedDeclaration, TableDeclaration
-from penstock.declare.config import OF_TABLE
+from penstock.declare.config import BINARY, OF_TABLE
 from penstock.declare.problems import CONTENT, Location, Problem, did_you_mean
 from penstock.declare.sql.view import NamedColumn, NamedColumns, SqlProblem, analyse
 from penstock.model.grain import Fixed, Grain, parse_grain
@@ -29,6 +29,9 @@ _HIDING = {
     "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "ignorecorruptfiles", "ignoremissingfiles", "basepath",
     "singlevariantcolumn", "rescueddatacolumn", "__globpaths__",
 }  # fmt: skip
+# Of formats that only we read: the option that is theirs, and those that text has. XML says its encoding itself.
+_FOR_ONE = {"xml": "rowtag", "fixed": "widths"}
+_ANY_TEXT = {"dateformat", "timestampformat", "timestampntzformat"}
 _IDLE = {
     "multiline",
     "nanvalue",
@@ -138,7 +141,7 @@ def _place(feed: FeedDeclaration, key: str, pattern: str, folder: Path, kept_out
     if not _WILD.search(pattern) and feed.config.mode != "snapshot":
         message = f'{what}, one file only; if each delivery replaces it, write mode = "snapshot", else a pattern'
         yield Problem(where, message, "warning")
-    suffix = re.search(r"\.(csv|json|parquet)(\.gz)?$", pattern.lower())
+    suffix = re.search(r"\.(csv|json|parquet|orc|xml)(\.gz)?$", pattern.lower())
     if suffix and "format" not in feed.broken and suffix[1] != feed.config.format:
         message = f"{what}, but its `format` is {feed.config.format!r}"
         yield Problem(where, message, "warning")
@@ -181,6 +184,8 @@ def _within(inner: str, outer: str) -> bool:
 
 def _options(feed: FeedDeclaration) -> Iterator[Problem]:
     config = feed.config
+    if config.format in _FOR_ONE and "format" not in feed.broken:
+        yield from _columns_said(feed)
     for key, value in config.options.items():
         where, word = feed.at(f"options.{key}"), key.lower()
         what = f"feed `{feed.name}`: option `{key}`"
@@ -190,8 +195,16 @@ def _options(feed: FeedDeclaration) -> Iterator[Problem]:
             yield Problem(where, f'{what} is said by the feed: zone = "{value}"')
         elif word in _HIDING:
             yield Problem(where, f"{what} would leave out rows without a word; leave it out")
-        elif config.format == "parquet":
-            yield Problem(where, f"{what} has no meaning for Parquet files", "warning")
+        elif config.format in BINARY:
+            name = {"parquet": "Parquet", "orc": "ORC"}[config.format]
+            yield Problem(where, f"{what} has no meaning for {name} files", "warning")
+        elif word == _FOR_ONE.get(config.format):
+            continue
+        elif word in _FOR_ONE.values() or (
+            config.format in _FOR_ONE
+            and word not in {*_ANY_TEXT, *(("encoding", "charset") * (config.format == "fixed"))}
+        ):
+            yield Problem(where, f'{what} has no meaning with format = "{config.format}"', "warning")
         elif word in ("encoding", "charset"):
             try:
                 codecs.lookup(str(value))
@@ -213,6 +226,24 @@ def _options(feed: FeedDeclaration) -> Iterator[Problem]:
             yield Problem(where, f"{what} has no effect; see the settings of feeds in docs/declare.md", "warning")
 
 
+def _columns_said(feed: FeedDeclaration) -> Iterator[Problem]:
+    """Nothing in these files says what its columns are."""
+    config, what = feed.config, f'feed `{feed.name}` has format = "{feed.config.format}"'
+    if config.columns is None and "columns" not in feed.broken:
+        yield Problem(feed.at("format"), f'{what} but no `columns`; write them: columns = "id bigint, …"')
+    if config.format != "fixed":
+        return
+    try:
+        widths = config.widths
+    except ValueError:
+        hint = 'say how many characters each column has: options = { widths = "8,20,12" }'
+        yield Problem(feed.at("options"), f"{what} but no widths; {hint}")
+        return
+    columns = columns_of(feed, what)[0]
+    if columns is not None and len(columns) != len(widths):
+        yield Problem(feed.at("options"), f"{what} with {len(columns)} columns, but {len(widths)} widths")
+
+
 # Columns
 
 
@@ -223,10 +254,11 @@ def columns_of(declaration: FeedDeclaration | TableDeclaration, what: str) -> tu
         return None, []
     try:
         columns = parse_ddl(text)
-        if isinstance(declaration, FeedDeclaration) and declaration.config.format == "csv":
+        if isinstance(declaration, FeedDeclaration) and declaration.config.format in ("csv", "fixed"):
             where = declaration.at("columns")
             nested = [column for column in columns if "<" in column.type]
-            expected = "a value of a CSV file is text; declare it as string"
+            kind = "CSV file" if declaration.config.format == "csv" else "text of fixed width"
+            expected = f"a value of a {kind} is text; declare it as string"
             return columns, [Problem(where, f"{what}: column `{c.name}` is {c.type}, but {expected}") for c in nested]
         return columns, []
     except WrongColumns as error:

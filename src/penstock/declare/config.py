@@ -24,6 +24,7 @@ from penstock.declare.values import (
     Count,
     Data,
     Duration,
+    FeedFormat,
     FileOrder,
     FlowOrder,
     KeyColumns,
@@ -86,11 +87,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+# Formats with columns of their own, which are not text.
+BINARY = ("parquet", "orc")
+
+
 class FeedConfig(Strict):
     """A feed of files. The keys below `partition` are those of the base table that takes the rows as they are."""
 
     path: str
-    format: Literal["csv", "json", "parquet"]
+    format: FeedFormat
     columns: str | None = None
     time: str | None = None
     # In which its times without offset are; None for that of the project.
@@ -128,6 +133,15 @@ class FeedConfig(Strict):
     queue: Queue | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
+
+    @property
+    def widths(self) -> list[int]:
+        """How many characters each column of a text of fixed width has. Raises `ValueError`."""
+        said = next((str(value) for key, value in self.options.items() if key.lower() == "widths"), "")
+        found = [int(part) for part in said.split(",")]
+        if min(found) < 1:
+            raise ValueError(said)
+        return found
 
 
 # Settings of a feed that belong to its base table.

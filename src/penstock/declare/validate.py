@@ -40,7 +40,7 @@ class Checked(Generic[M]):
 _STAND_INS: dict[str, Any] = {"path": "?", "format": "csv", "name": "project"}
 _MEANING = {
     "path": 'expected the pattern of its files, such as path = "landing/stats/*.csv"',
-    "format": 'expected format = "csv", "json" or "parquet"',
+    "format": 'expected format = "csv", "json", "parquet", "orc", "xml" or "fixed" (text of fixed width)',
     "name": 'expected a name for the project, such as name = "netops"',
     "sources": 'expected a table, such as { stats = "previous" }',
     "options": 'expected a table, such as { sep = ";" }',

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from datetime import timedelta
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
@@ -206,6 +206,13 @@ def _flow_order(value: Any) -> Any:
     return value
 
 
+def _format(value: Any) -> Any:
+    if value == "avro":
+        missing = "Spark's package comes without its reader (spark-avro)"
+        raise ValueError(f"'avro' cannot be read, as {missing}; deliver Parquet, ORC or JSON")
+    return value
+
+
 def _key_columns(value: Any) -> Any:
     """Names of columns: a list, or with commas between."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -229,6 +236,7 @@ LocalFolder = Annotated[str, BeforeValidator(_local)]
 RestatedTimes = Annotated[str, BeforeValidator(_timetable)]
 Zone = Annotated[str, BeforeValidator(_zone)]
 FileOrder = Annotated[str, BeforeValidator(_order)]
+FeedFormat = Annotated[Literal["csv", "json", "parquet", "orc", "xml", "fixed"], BeforeValidator(_format)]
 KeyColumns = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_key_columns)]
 Policy = Annotated[str, BeforeValidator(_policy)]
 QueryPolicyText = Annotated[str, BeforeValidator(_query_policy)]

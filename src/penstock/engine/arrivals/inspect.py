@@ -18,9 +18,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 
-from penstock.declare.config import FeedConfig
+from penstock.declare.config import BINARY, FeedConfig
 from penstock.engine.arrivals import records as text_records
+from penstock.engine.arrivals.as_json import check_xml
 from penstock.engine.arrivals.records import Malformed, TextForm, check_quotes, header, opened, records
 from penstock.engine.spark.links import compression
 from penstock.model.schema import Schema
@@ -48,7 +50,7 @@ def look_at(path: Path, config: FeedConfig, schema: Schema | None) -> Look:
     """Raises `Malformed` where the file must be set aside."""
     if path.stat().st_size == 0:
         return Look(checksum_of(path), empty=True)
-    if config.format == "parquet":
+    if config.format in (*BINARY, "xml"):
         check_shape(path, config, schema)
         return Look(checksum_of(path))
     form = TextForm.of(config)
@@ -64,8 +66,12 @@ def check_shape(path: Path, config: FeedConfig, schema: Schema | None) -> None:
     """Whether a file has the columns that it should have, as far as its beginning or its footer tells."""
     if path.stat().st_size == 0:
         return
-    if config.format == "parquet":
-        _look_at_parquet(path, schema)
+    if config.format in BINARY:
+        _look_at_columns(stored_schema(path, config.format), schema)
+    elif config.format == "xml":
+        check_xml(path, config, schema)
+    elif config.format == "fixed":
+        next(records(path, TextForm.of(config)), None)
     elif config.format == "json":
         _look_at_json((record for _, record in records(path, TextForm.of(config))), schema)
     elif (form := TextForm.of(config)).header and schema is not None:
@@ -168,8 +174,7 @@ def _objects(first: dict[str, object], found: Iterator[str]) -> Iterator[dict[st
                 yield record
 
 
-def _look_at_parquet(path: Path, schema: Schema | None) -> None:
-    found = parquet_schema(path)
+def _look_at_columns(found: pa.Schema, schema: Schema | None) -> None:
     if schema is None:
         return
     fields = {field.name.lower(): field.type for field in found}
@@ -185,13 +190,15 @@ def _look_at_parquet(path: Path, schema: Schema | None) -> None:
             raise Malformed(f"column {column.name} has type {kind}, expected {column.type}")
 
 
-def parquet_schema(path: Path) -> pa.Schema:
+def stored_schema(path: Path, kind: str = "parquet") -> pa.Schema:
+    """The columns that a file says to have."""
     try:
-        return pq.read_schema(path)
+        return pq.read_schema(path) if kind == "parquet" else orc.ORCFile(path).schema
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, OSError) as error:
-        raise Malformed(f"not a whole Parquet file: {str(error).splitlines()[0]}") from None
+        name = {"parquet": "Parquet", "orc": "ORC"}[kind]
+        raise Malformed(f"not a whole {name} file: {str(error).splitlines()[0]}") from None
 
 
 def spark_type(kind: pa.DataType) -> str | None:

@@ -1,6 +1,7 @@
-"""Parquet files that Spark cannot read as they are: times in nanoseconds, columns of nothing, numbers without sign.
+"""Files that Spark cannot read as they are: Parquet with times in nanoseconds, columns of nothing, numbers without sign; ORC,
+whose times without offset Spark reads by the clock of the machine.
 
-They are written again with the declared types, exactly, or refused.
+They are written again as Parquet with the declared types, exactly, or refused.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 from pyspark.sql import types as T
 
-from penstock.engine.arrivals.inspect import parquet_schema
+from penstock.engine.arrivals.inspect import stored_schema
 from penstock.engine.arrivals.records import Malformed
 from penstock.model.schema import Schema
 
@@ -25,7 +27,7 @@ _FLAT: Mapping[str, pa.DataType] = {
 
 def converted_types(path: Path, schema: Schema) -> dict[str, pa.DataType]:
     """The columns of a file that must be written again, and as what. Empty if Spark can read the file."""
-    found = {field.name.lower(): field for field in parquet_schema(path)}
+    found = {field.name.lower(): field for field in stored_schema(path)}
     old = _old_times(path)
     into = {}
     for column in schema:
@@ -88,9 +90,21 @@ def as_stored(found: pa.DataType, wanted: T.DataType | None, clocks: Iterator[bo
 
 def write_converted(path: Path, into: Mapping[str, pa.DataType], target: Path) -> None:
     source = pq.ParquetFile(path)
-    schema = pa.schema([field.with_type(into.get(field.name, field.type)) for field in source.schema_arrow])
+    _write(source.schema_arrow, source.iter_batches(), into, target)
+
+
+def write_orc(path: Path, schema: Schema, target: Path) -> None:
+    """An ORC file as Parquet, stripe by stripe."""
+    source = orc.ORCFile(path)
+    wanted = {column.name.lower(): column.type for column in schema}
+    into = {field.name: _converted(field.type, wanted.get(field.name.lower(), "")) for field in source.schema}
+    _write(source.schema, (source.read_stripe(number) for number in range(source.nstripes)), into, target)
+
+
+def _write(found: pa.Schema, batches: Iterator[pa.RecordBatch], into: Mapping[str, pa.DataType], target: Path) -> None:
+    schema = pa.schema([field.with_type(into.get(field.name, field.type)) for field in found])
     with pq.ParquetWriter(target, schema) as writer:
-        for batch in source.iter_batches():
+        for batch in batches:
             columns = []
             for field, column in zip(schema, batch.columns, strict=True):
                 try:

@@ -209,10 +209,15 @@ def write_records(path: Path, form: TextForm, target: Path) -> None:
             if form.csv:
                 stream.write(json.dumps({LINE: number, ROW: record}) + "\n")
                 continue
-            told = f'"{LINE}":"{number}","{ROW}":"{base64.b64encode(record.encode()).decode()}"'
             half = _HALF.search(_PAIRS.sub(" ", record))
-            why = half and json.dumps(f"has half a character, \\{half[0][1:]}, which no text can hold")
-            stream.write(f'{{{told},"{WHY}":{why}}}\n' if why else f'{{{told},"{VALUE}":[{record}]}}\n')
+            why = f"has half a character, \\{half[0][1:]}, which no text can hold" if half else None
+            write_record(stream, number, record, record, why)
+
+
+def write_record(stream: IO[str], number: int, record: str, value: str | None, why: str | None) -> None:
+    """One record as a line of JSON: where it begins, its text, and the JSON that it stands for or why it is refused."""
+    told = f'"{LINE}":"{number}","{ROW}":"{base64.b64encode(record.encode()).decode()}"'
+    stream.write(f'{{{told},"{WHY}":{json.dumps(why)}}}\n' if why else f'{{{told},"{VALUE}":[{value}]}}\n')
 
 
 def write_lines(path: Path, form: TextForm, target: Path) -> None:

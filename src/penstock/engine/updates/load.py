@@ -7,7 +7,7 @@ record, to tell file and line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -23,10 +23,12 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from penstock.declare.api import FeedDeclaration
+from penstock.declare.config import BINARY
 from penstock.declare.sql.parse import carrying_sql
 from penstock.declare.warehouse import Definition
-from penstock.engine.arrivals.inspect import check_shape, parquet_schema, spark_type
-from penstock.engine.arrivals.parquet import as_stored, converted_types, write_converted
+from penstock.engine.arrivals.as_json import write_as_json
+from penstock.engine.arrivals.inspect import check_shape, spark_type, stored_schema
+from penstock.engine.arrivals.parquet import as_stored, converted_types, write_converted, write_orc
 from penstock.engine.arrivals.records import (
     LINE,
     ROW,
@@ -89,7 +91,7 @@ class FeedReader:
         if not any(file.size_bytes for file in files):
             more = (Column(CORRUPT, "string"), *([Column(TAG, "int")] if tagged else []))
             return session.createDataFrame([], struct_of((*self.schema, *more)))
-        if self.feed.config.format == "parquet":
+        if self.feed.config.format in BINARY:
             alike: dict[str, list[str]] = {}
             for found in self._paths(files):
                 alike.setdefault(self._stored(found), []).append(found)
@@ -104,11 +106,11 @@ class FeedReader:
                 continue
             path = self.folder / file.uri
             with self._blamed(file):
-                plain = read_by_spark(path, form)
+                plain = self.feed.config.format in ("csv", "json") and read_by_spark(path, form)
                 if plain:
                     found = place.link(path, number, f".{self.feed.config.format}")
                 else:
-                    found = place.made(number, ".json", partial(write_records, path, form))
+                    found = place.made(number, ".json", self._as_json(path))
                 groups.setdefault((plain, self._order(path, form)), []).append(found)
         names = [*(quoted(column.name) for column in self.schema), CORRUPT, *([TAG] if tagged else [])]
         parts = []
@@ -152,18 +154,26 @@ class FeedReader:
     def _paths(self, files: Sequence[FeedFile]) -> list[str]:
         """Where Spark finds the files that have something in them. The n-th is called n there."""
         place = self.links.place()
-        suffix = f".{self.feed.config.format}"
+        suffix = ".parquet"
         found = []
         for number, file in enumerate(files):
             if file.size_bytes:
                 path = self.folder / file.uri
                 with self._blamed(file):
                     check_shape(path, self.feed.config, self.schema)
-                    if into := converted_types(path, self.schema):
+                    if self.feed.config.format == "orc":
+                        found.append(place.made(number, suffix, partial(write_orc, path, self.schema)))
+                    elif into := converted_types(path, self.schema):
                         found.append(place.made(number, suffix, partial(write_converted, path, into)))
                     else:
                         found.append(place.link(path, number, suffix))
         return found
+
+    def _as_json(self, path: Path) -> Callable[[Path], None]:
+        """What writes the records of a text file as JSON lines."""
+        if self.feed.config.format in ("xml", "fixed"):
+            return partial(write_as_json, path, self.feed.config, struct_of(self.schema))
+        return partial(write_records, path, TextForm.of(self.feed.config))
 
     @contextmanager
     def _blamed(self, file: FeedFile) -> Iterator[None]:
@@ -193,6 +203,7 @@ class FeedReader:
 
     def _options(self) -> dict[str, str]:
         ours = {"encoding", "charset", "multiline", "dateformat", "timestampformat", "timestampntzformat"}
+        ours |= {"rowtag", "widths"}
         options = {key: str(value) for key, value in self.feed.config.options.items() if key.lower() not in ours}
         form = TextForm.of(self.feed.config)
         if form.csv:
@@ -259,7 +270,7 @@ class FeedReader:
         before which its rows are late."""
         config = self.feed.config
         tests: list[tuple[str, str]] = []
-        if config.format != "parquet":
+        if config.format not in BINARY:
             tests.append((f"{CORRUPT} is not null", CORRUPT))
         if config.time is not None:
             time = quoted(config.time)
@@ -309,7 +320,7 @@ class FeedReader:
         return [files[row[0]] for row in rows.select(TAG).distinct().orderBy(TAG).collect()] or list(files)
 
     def _refused(self, session: SparkSession, file: FeedFile, arrived_us: int) -> DataFrame:
-        if self.feed.config.format == "parquet":
+        if self.feed.config.format in BINARY:
             (found,) = self._paths([file])
             rows = self._parquet_frame(session, self._stored(found), [found])
             index = rows.metadataColumn("_metadata").getField("row_index") + 1
@@ -317,7 +328,7 @@ class FeedReader:
             rows = rows.withColumns({LINE: index, ROW: whole})
         else:
             form, path = TextForm.of(self.feed.config), self.folder / file.uri
-            made = self.links.place().made(0, ".json", partial(write_records, path, form))
+            made = self.links.place().made(0, ".json", self._as_json(path))
             order = self._order(path, form)
             rows = self._converted(self._parsed(session, [made], order), order)
         reason = self.reason(f"{arrived_us}L", self.late_before([file], "0"))
@@ -340,7 +351,8 @@ def infer_schema(
 ) -> Schema:
     """The columns of a feed that declares none, from its first files. They are then fixed. Raises `BadFiles`."""
     time = (feed.config.time or "").lower()
-    found = {"csv": _infer_csv, "json": _infer_json, "parquet": _infer_parquet}[feed.config.format]
+    ways = {"csv": _infer_csv, "json": _infer_json, "parquet": _infer_binary, "orc": _infer_binary}
+    found = ways[feed.config.format]
     try:
         columns = tuple(found(session, feed, folder, files, links))
     except Malformed as malformed:
@@ -396,10 +408,10 @@ def _infer_json(
             yield Column(field.name, field.dataType.simpleString())
 
 
-def _infer_parquet(
+def _infer_binary(
     session: SparkSession, feed: FeedDeclaration, folder: Path, files: Sequence[FeedFile], links: Links
 ) -> Iterator[Column]:
-    for field in parquet_schema(folder / files[0].uri):
+    for field in stored_schema(folder / files[0].uri, feed.config.format):
         kind = spark_type(field.type)
         if kind is None and pa.types.is_nested(field.type):
             kind = from_arrow_type(field.type).simpleString()
