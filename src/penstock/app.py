@@ -332,8 +332,8 @@ class Warehouse:
     def profiles(self) -> dict[str, Profile]:
         return profiles(self.declared.declarations.config.profiles)
 
-    def open_front(self, wake: Callable[[], None] | None = None) -> Front:
-        """The front door; `wake` tells the loop in this process that the log has news."""
+    def open_front(self, wake: Callable[[], None] | None = None, within: bool = False) -> Front:
+        """The front door; `wake` tells the loop in this process that the log has news. `within`: queries run in the Spark of this process."""
         from penstock.engine.desk.front import Front, FrontSettings
 
         check_presence(self.store, self.catalogue)
@@ -356,19 +356,19 @@ class Warehouse:
             self.declared,
             self.store,
             self.catalogue,
-            lambda: self._reader(updating=wake is not None),
+            lambda: self._reader(updating=wake is not None, within=within),
             self.clock,
             settings,
             self.profiles,
             wake or (lambda: None),
         )
 
-    def _reader(self, updating: bool) -> Reader:
+    def _reader(self, updating: bool, within: bool) -> Reader:
         """What runs queries: a process of its own, unless there is a session that was given, or a cluster."""
         declarations = self.declared.declarations
         config = declarations.config
         master = config.spark.get("master", config.spark.get("spark.master", "local"))
-        if self._given is not None or not str(master).startswith("local"):
+        if within or self._given is not None or not str(master).startswith("local"):
             from penstock.engine.spark.queries import SparkReader
 
             return SparkReader(self.spark, config.zone, config.queries.functions)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,9 @@ def test_a_long_update_does_not_keep_it(project: Write, grace: str, signals: lis
         process = subprocess.Popen(command(folder), stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
         try:
             until(lambda: (folder / "begun").exists() or process.poll() is not None, "the update to begin")
+            ask = [sys.executable, "-m", "penstock", "query", "SELECT v FROM events", "--json", "-p", str(folder)]
+            asked = subprocess.run(ask, capture_output=True, text=True, timeout=LONG_S, check=False)
+            assert "Starting Spark" not in asked.stderr and json.loads(asked.stdout)["rows"] == [[1]], asked
             for number in signals:
                 process.send_signal(number)
             assert process.wait(LONG_S) == 0, (folder / "run.log").read_text()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import tzinfo
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +30,7 @@ from penstock.model.time import SECOND_US, format_duration, format_instant
 from penstock.queries.outcome import DeadlineMissed, Rejected, Stale
 
 if TYPE_CHECKING:
+    from penstock.app import Warehouse
     from penstock.engine.desk.answer import Answer
     from penstock.engine.desk.versions import QueryResult
 
@@ -89,11 +92,13 @@ def query(
             raise typer.BadParameter("--at reads the past: it goes with --limit, --any and --json only")
         if replica is None:
             warehouse.understand(sql)
-        with working("Starting Spark"):
-            if replica is None and at is None:
-                warehouse.front.prepare(1)()
-            else:
-                _ = warehouse.spark
+        answer = _asked_beside(warehouse, sql, limit, profile, said) if replica is None and at is None else None
+        if answer is None:
+            with working("Starting Spark"):
+                if replica is None and at is None:
+                    warehouse.front.prepare(1)()
+                else:
+                    _ = warehouse.spark
         zone = zone_of(warehouse.declared.declarations.config.zone)
         if replica is not None or at is not None:
             with working("Running"):
@@ -106,8 +111,9 @@ def query(
             else:
                 _tell_rows(copied, limit, warehouse.clock.now_us(), zone)
             return
-        with working("Running"):
-            answer = warehouse.query(sql, limit=limit, profile=profile, **said)
+        if answer is None:
+            with working("Running"):
+                answer = warehouse.query(sql, limit=limit, profile=profile, **said)
         if json:
             rows = {
                 "columns": answer.columns,
@@ -120,6 +126,17 @@ def query(
             _tell(answer, limit, warehouse.clock.now_us(), zone)
         if not answer.is_answered:
             raise typer.Exit(NOT_ANSWERED)
+
+
+def _asked_beside(
+    warehouse: Warehouse, sql: str, limit: int, profile: str | None, said: dict[str, Any]
+) -> Answer | None:
+    """The answer of the process that runs the project, if there is one; it has a Spark already."""
+    from penstock.service.beside import ask_beside
+
+    with ExitStack() as shown:
+        begun = partial(shown.enter_context, working("Running in the process that keeps the tables fresh"))
+        return ask_beside(warehouse, sql, limit, profile, said, begun)
 
 
 def _weights(text: str | None) -> dict[str, float] | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import tzinfo
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +43,8 @@ from penstock.model.grain import zone_of
 from penstock.model.time import moment
 
 if TYPE_CHECKING:
+    from penstock.app import Warehouse
+    from penstock.engine.desk.front import Front
     from penstock.engine.faults import WorldFault
     from penstock.engine.runtime import Runtime
 
@@ -76,7 +80,10 @@ def run(
                     if not until_idle
                     else "Running until idle."
                 )
-            with flows_shown(err, runtime.flows.progress) if not quiet and not json else nullcontext():
+            with (
+                nullcontext() if until_idle else _queries_answered(warehouse, runtime),
+                flows_shown(err, runtime.flows.progress) if not quiet and not json else nullcontext(),
+            ):
                 runtime.run(until_idle)
             state = runtime.controller.state
             rows = status(state, warehouse.clock.now_us())
@@ -92,6 +99,23 @@ def run(
                     err.print(Text(f"  {row.error}"))
         if failed:
             raise typer.Exit(3)
+
+
+@contextmanager
+def _queries_answered(warehouse: Warehouse, runtime: Runtime) -> Iterator[None]:
+    """Those of `penstock query`, in the Spark that is there. What it takes is made ready when somebody asks."""
+    from penstock.service.beside import answering
+
+    with ExitStack() as opened:
+
+        @cache
+        def front() -> Front:
+            found = warehouse.open_front(runtime.wake, within=True)
+            opened.callback(found.close)
+            return found
+
+        with answering(warehouse, front):
+            yield
 
 
 def stop_on_signals(runtime: Runtime) -> None:

@@ -18,6 +18,7 @@ from penstock.app import Warehouse
 from penstock.engine.runtime import Pace, Runtime
 from penstock.errors import PenstockError
 from penstock.service.api import Api
+from penstock.service.beside import answering
 from penstock.service.connections import Connections, Sparse
 from penstock.service.limits import Limits
 from penstock.store import tokens
@@ -66,7 +67,8 @@ def served(
             _ = warehouse.spark
             loop.start()
             ready()
-            yield server, runtime
+            with answering(warehouse, lambda: front):
+                yield server, runtime
             if broken:
                 raise broken[0]
         finally:
