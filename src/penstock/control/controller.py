@@ -28,9 +28,9 @@ from penstock.control.outlook import LearnedOutlook
 from penstock.control.readiness import Work, blocked, ready_group, ready_job, ready_work
 from penstock.control.state import State
 from penstock.model.time import END_US
-from penstock.requests.budget import closes_us
 from penstock.requests.in_flight import InFlight
 from penstock.requests.tablestate import TableState, lag_us
+from penstock.requests.windows import closes_us
 from penstock.scheduling import guard
 from penstock.scheduling.jobs import (
     Fact,
@@ -74,6 +74,8 @@ class Controller:
         # Tables with work that has waited long enough, and for which others.
         self._waited: dict[str, frozenset[str]] = {}
         self._paused_until_us = END_US
+        # What is collected together with a table that has started goes with it.
+        self._joining: set[str] = set()
         self.state.touch(self.state.tables)
         self._follows, self._resumes = can.follows, can.resumes
         if self._follows is not None:
@@ -166,6 +168,8 @@ class Controller:
         elif isinstance(event, DemandSeen):
             # Who may start, and how soon, may be others now.
             self.state.touch((*self.ready, *self._pausing))
+        elif isinstance(event, UpdateStarted):
+            self._joining.update(self.state.graph.together.get(event.job.table, ()))
         elif isinstance(event, UpdateFinished | UpdateFailed):
             self._learned.finished(self.state.graph.updated_as.get(event.table, event.table))
 
@@ -271,6 +275,8 @@ class Controller:
         names = set(touched)
         for name in touched:
             names |= self._late_below.get(name, _NOBODY)
+        names |= self._joining
+        self._joining = set()
         if self._paused_until_us <= state.now_us:
             names.update(name for name, until in self._pausing.items() if until <= state.now_us)
         settling = InFlight(state)  # one look at what is on its way, for all that are asked
@@ -370,6 +376,8 @@ class Controller:
     @property
     def wake_at_us(self) -> int | None:
         times = [*self._pausing.values(), *([self._woken] if self._woken is not None else [])]
+        if self._joining:
+            times.append(self.state.now_us + 1)
         return min(times, default=None)
 
     @property

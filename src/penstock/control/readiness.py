@@ -16,12 +16,12 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
-from penstock.requests.budget import closes_us
 from penstock.requests.deferral import Deferral, defer, may_defer
 from penstock.requests.in_flight import InFlight, Unsettled, advances, waiting
 from penstock.requests.job import FeedFile
 from penstock.requests.needs import Piece, partitions_of
 from penstock.requests.tablestate import TableState
+from penstock.requests.windows import closes_us
 from penstock.scheduling.chopping import Cut
 from penstock.scheduling.jobs import ReadyJob
 
@@ -76,7 +76,8 @@ def blocked(state: State, table: TableState) -> str | None:
     if any(running.job.table == table.table.name for running in state.busy.values()):
         return "an update from before it was declared anew is running"
     if table.table.is_base and (closes_us(state, table) or 0) > state.now_us:
-        return "further files may come, with which it is updated once"
+        what = "files" if table.files else "requests"
+        return f"further {what} may come, with which it is updated once"
     until = state.deferred_until(table)
     if until is not None and until > state.now_us:
         return (

@@ -8,7 +8,10 @@ from functools import cached_property
 from penstock.model.freshness import uncut
 from penstock.model.grain import WHOLE
 from penstock.model.relations import SAME, PartitionMap
-from penstock.model.tables import DEFAULT_PERIOD_US, Edge, Feed, Table
+from penstock.model.tables import AUTO, DEFAULT_PERIOD_US, Edge, Feed, Table
+
+# More tables than these are not made to start together.
+MOST_TOGETHER = 512
 
 
 class CycleError(ValueError):
@@ -153,6 +156,56 @@ class Graph:
             if all_:
                 found[name] = frozenset(all_)
         return found
+
+    @cached_property
+    def tightest(self) -> dict[str, int]:
+        """Of each table the tightest freshness target of it and all that are made from it, where there is one."""
+        found: dict[str, int] = {}
+        for name in reversed(self.order):
+            below = [found[edge.table] for edge in self.out[name] if edge.table in found]
+            own = self.tables[name].target_us
+            if below or own is not None:
+                found[name] = min(below if own is None else [*below, own])
+        return found
+
+    @cached_property
+    def together(self) -> dict[str, tuple[str, ...]]:
+        """Of tables whose reasons to update are collected as long as targets allow, those that are collected with it: none of them
+        is made from the other, and both have the tightest target of any table below them in common."""
+        collects = [
+            name
+            for name in self.order
+            if name in self.tightest
+            and (
+                self.tables[name].queue_us == AUTO
+                or (self.tables[name].is_base and self.tables[name].patience_us and not self.tables[name].queue_us)
+            )
+        ]
+        by_target: dict[str, list[str]] = {}
+        for name in collects:
+            for each, table in self.tables.items() if len(collects) > 1 else ():
+                if table.target_us == self.tightest[name] and (each == name or name in self.ancestors[each]):
+                    by_target.setdefault(each, []).append(name)
+        found: dict[str, set[str]] = {}
+        for names in by_target.values():
+            for name in names if len(names) <= MOST_TOGETHER else ():
+                others = {other for other in names if name not in self.ancestors[other]} - {name}
+                found.setdefault(name, set()).update(others - self.ancestors[name])
+        return {name: tuple(sorted(others)) for name, others in found.items() if others}
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        """Tables all changes of whose sources are collected further up, for the sake of the same tightest target."""
+        found: set[str] = set()
+        for name in self.order:
+            sources = {edge.source for edge in self.into[name]} - {name}
+            if sources and all(
+                (source in found or self.tables[source].queue_us == AUTO)
+                and self.tightest.get(source) == self.tightest.get(name)
+                for source in sources
+            ):
+                found.add(name)
+        return frozenset(found)
 
     @cached_property
     def has_time(self) -> dict[str, bool]:

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import floor, log10
 
-from penstock.model.tables import AUTO
 from penstock.model.time import END_US, MINUTE_US, SECOND_US
 from penstock.requests.closure import Duration, longest
 from penstock.requests.needs import Piece
-from penstock.requests.tablestate import TableState
 from penstock.requests.waits import RequestView
 
 
@@ -126,12 +124,11 @@ def below(state: RequestView, name: str) -> Below | None:
     return Below(name, takes, readers)
 
 
-def share_us(state: RequestView, chain: Below, passes: int = 1) -> int | None:
-    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none. With two
-    `passes` each table on the way may also be busy first."""
+def share_us(state: RequestView, chain: Below) -> int | None:
+    """How long after a change a table may wait for another, for the sake of the targets below; None if there are none."""
     tables = state.graph.tables
     budgets = sorted(
-        (target / SECOND_US - passes * takes.at_most_s(), name)
+        (target / SECOND_US - takes.at_most_s(), name)
         for name, takes in chain.takes.items()
         if (target := tables[name].target_us) is not None
     )
@@ -184,11 +181,15 @@ def _split(
 
 def latest_start_us(state: RequestView, piece: Piece, chain: Below | None) -> int:
     """When a piece must start at the latest, for the targets below and the requests that it is made for."""
-    if chain is None:
-        return END_US
-    share = share_us(state, chain)
-    limits = [] if share is None else [piece.need.oldest_us + share]
-    last = max((takes.at_most_s() for takes in chain.takes.values()), default=0.0)
+    share = share_us(state, chain) if chain is not None else None
+    deadline = deadline_us(state, piece, chain)
+    return deadline if share is None else min(deadline, piece.need.oldest_us + share)
+
+
+def deadline_us(state: RequestView, piece: Piece, chain: Below | None) -> int:
+    """When a piece must start at the latest for the requests that it is made for."""
+    limits = []
+    last = max((takes.at_most_s() for takes in chain.takes.values()), default=0.0) if chain is not None else 0.0
     for number in piece.need.requests:
         request = state.requests.get(number)
         if request is not None and request.deadline_us is not None:
@@ -205,27 +206,3 @@ def pass_us(state: RequestView, name: str) -> int:
         found[other] = longest(above) + run_time(state, other)
     takes = longest(found.values())
     return max(OVERTAKING_US, int(2 * takes.at_most_s() * SECOND_US))
-
-
-def closes_us(state: RequestView, table: TableState) -> int | None:
-    """When the window closes that is open now; None if there is none."""
-    length = table.table.queue_us
-    if not length or not table.exists or table.table.name in state.awaited or table.table.name in state.kept:
-        return None
-    late = [Piece(*piece) for piece in table.needs.pieces() if piece[2].late]
-    arrived = table.since_us(table.first_files)
-    times = [piece.need.known_us for piece in late] + ([arrived] if arrived is not None else [])
-    if not times:
-        return None
-    opened = min(times)
-    chain = below(state, table.table.name)
-    limits = [latest_start_us(state, piece, chain) for piece in late]
-    share = share_us(state, chain, 2 if length == AUTO else 1) if chain is not None else None
-    if length == AUTO and share is None:
-        return None  # no target says how long
-    if length != AUTO:
-        limits.append(opened + length)
-    if share is not None and (arrived is not None or length == AUTO):
-        oldest = [piece.need.oldest_us for piece in late]
-        limits.append(min(oldest + ([arrived] if arrived is not None else [])) + share)
-    return min(limits)

@@ -19,6 +19,7 @@ from penstock.requests.budget import Below, below, latest_start_us, pass_us
 from penstock.requests.needs import Need, Piece
 from penstock.requests.tablestate import TableState
 from penstock.requests.waits import RequestView
+from penstock.requests.windows import is_open
 
 
 class Dates(NamedTuple):
@@ -130,13 +131,14 @@ class InFlight:
             found = Moving()  # of a failed table nothing will come, so nobody waits for it
         else:
             found = self._inputs(table, lambda _: any_change)
+            collects = not self._published_only and is_open(state, table)
             for start, end, need in _work(table, self._published_only):
-                if need.late or any_change:
+                if (need.late or any_change) and not collects:
                     published_us = need.at_us if self._is_published(table, need) else END_US
                     dates = Dates(need.oldest_us, END_US, published_us, bool(need.requests))
                     found.since.add(PartitionSet(((start, end),)), dates)
                     found.by.add(name)
-            arrived_us = None if self._published_only else _not_loaded(state, table)
+            arrived_us = None if self._published_only or collects else _not_loaded(state, table)
             if arrived_us is not None:
                 found.since.add(EVERYTHING, Dates(arrived_us=arrived_us))
                 found.by.add(name)

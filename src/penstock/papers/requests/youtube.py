@@ -96,12 +96,22 @@ def _rollup(point: Any) -> list[Row]:
             {
                 "way": way,
                 "updates_of_daily": updates,
+                "windows": _windows([arrival.at_s for arrival in arrivals], queue_us / SECOND_US),
                 "unneeded_share": (updates - 1) / updates,
                 "done_s": found.ended_s,
                 "paper": _PAPER_6.get(point["queue"]) if way == FILES else None,
             }
         )
     return flat(rows, point)
+
+
+def _windows(times: list[float], queue_s: float) -> int:
+    """How many windows so long changes open at these times: the model of a queue, without any controller."""
+    count, closes = 0, -1.0
+    for at in sorted(times):
+        if at > closes:
+            count, closes = count + 1, at + queue_s
+    return count
 
 
 def _judge_rollup(rows: list[Row]) -> list[Finding]:
@@ -114,6 +124,13 @@ def _judge_rollup(rows: list[Row]) -> list[Finding]:
             findings.append(
                 Finding(f"queue of {queue:g} standard deviations: {updates} updates", near, f"{at:.2f} on average")
             )
+    off = max(
+        (abs(row["updates_of_daily"] / row["windows"] - 1) for row in rows if row["way"] == FILES or row["queue"] > 0),
+        default=0.0,
+    )
+    findings.append(
+        Finding("each run: as many updates as windows, give or take 5 %", off <= 0.05, f"{off:.0%} off at most")
+    )
     known = [row["updates_of_daily"] for row in rows if row["way"] == BACKFILLS]
     claim = "beyond the paper: of backfills that are asked for together one update, without any queue"
     findings.append(Finding(claim, set(known) == {1}, f"{max(known, default=0)} at most"))
