@@ -59,7 +59,7 @@ from penstock.model.partitions import PartitionSet
 from penstock.model.span import parse_span
 from penstock.model.time import parse_instant
 from penstock.queries.contract import ANY, Contract, Profile
-from penstock.queries.live import find_live_policy
+from penstock.queries.policies import find_query_policy
 from penstock.scheduling.recovery.guarantees import BoundsReport, Violation
 from penstock.scheduling.recovery.proposal import Proposal, propose
 from penstock.store.lock import RunLock
@@ -143,6 +143,10 @@ class Bounds:
     assumed: Assumed
 
 
+# What the first query of a process takes longer, until that was measured: Java starts, and compiles.
+_COLD_S = 8.0
+
+
 class Warehouse:
     """A project, opened. Raises `ProjectError` if something is wrong with it, and `NotOurs` if its catalogue and its data folder do not belong
     together; `accept`: they do, though one is older than the other, or the folder lost its `penstock.json`."""
@@ -222,7 +226,7 @@ class Warehouse:
 
         runtime = Runtime(self.declared, self.store, self.catalogue, lambda: self.spark, self.clock, pace)
         if for_queries:
-            runtime.updates = find_live_policy(self.declared.declarations.config.queries.policy).updates
+            runtime.updates = find_query_policy(self.declared.declarations.config.queries.policy).updates
         runtime.start()
         try:
             yield runtime
@@ -351,6 +355,7 @@ class Warehouse:
             kept_bytes=queries.kept_bytes,
             disk_bytes=queries.disk_bytes,
             files_kept_us=queries.files_kept,
+            cold_s=_COLD_S if self._in_processes and not within else 0.0,
         )
         return Front(
             self.declared,
@@ -363,12 +368,18 @@ class Warehouse:
             wake or (lambda: None),
         )
 
+    @property
+    def _in_processes(self) -> bool:
+        """Whether queries have processes of their own: unless there is a session that was given, or a cluster."""
+        spark = self.declared.declarations.config.spark
+        master = spark.get("master", spark.get("spark.master", "local"))
+        return self._given is None and str(master).startswith("local")
+
     def _reader(self, updating: bool, within: bool) -> Reader:
-        """What runs queries: a process of its own, unless there is a session that was given, or a cluster."""
+        """What runs queries."""
         declarations = self.declared.declarations
         config = declarations.config
-        master = config.spark.get("master", config.spark.get("spark.master", "local"))
-        if within or self._given is not None or not str(master).startswith("local"):
+        if within or not self._in_processes:
             from penstock.engine.spark.queries import SparkReader
 
             return SparkReader(self.spark, config.zone, config.queries.functions)

@@ -14,7 +14,7 @@ from penstock.cli.starter import write_starter
 from penstock.declare.config import ProfileConfig, ProjectConfig
 from penstock.engine.runtime import Pace
 from penstock.model.time import MINUTE_US, format_instant
-from penstock.queries.live import NAMES
+from penstock.queries.policies import POLICIES
 from penstock.service.openapi import description
 from penstock.service.serve import served
 from tests.docs.test_docs import ROOT, blocks, cells, commands
@@ -27,7 +27,7 @@ def test_settings_and_paths_are_told() -> None:
     (toml,) = blocks(PAGE, "toml")
     ProjectConfig.model_validate({"name": "x", **tomllib.loads(toml)})
     assert all(f"`{name}`" in text for name in ProfileConfig.model_fields)
-    assert all(f"| `{name}` |" in text for name in NAMES)
+    assert all(f"| `{name}` |" in text for name in POLICIES)
     for path in description()["paths"]:
         assert path.removeprefix("/v1").split("{")[0].rstrip("/") in text
 

@@ -15,9 +15,9 @@ from penstock.app import Warehouse
 from penstock.declare.contracts import contract_of
 from penstock.engine.runtime import Pace
 from penstock.model.time import SECOND_US
-from penstock.queries.choice import Way
 from penstock.queries.contract import Contract
-from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale
+from penstock.queries.outcome import DeadlineMissed, Ending, Rejected, Stale, Way
+from penstock.queries.policies import find_query_policy
 from tests.conftest import Write
 from tests.engine.shop import FILES, Hand, living, put, sales
 from tests.waiting import IN_TIME, LONG_S, until
@@ -165,7 +165,7 @@ def test_policies_with_a_controller(shop: Path, spark: SparkSession, policy: str
         loop = threading.Thread(target=runtime.run)
         loop.start()
         try:
-            assert runtime.updates == "periods" == front.policy.updates
+            assert runtime.updates == "periods" == find_query_policy(policy).updates
             hopeless = front.ask("select sum(n) as n from daily", Contract(within_us=1000))
             good = front.ask("select sum(n) as n from daily", Contract(within_us=600 * SECOND_US))
             assert (
@@ -174,10 +174,10 @@ def test_policies_with_a_controller(shop: Path, spark: SparkSession, policy: str
             assert isinstance(hopeless.answer.outcome, Rejected)
             assert (good.answer.ending, good.answer.rows) == (Ending.SUCCESS, [(3,)])
             # The controller has looked, and what it wants of updates is in the log.
-            steering = front._steered.steering
-            assert steering is not None
-            steering._wake_s = 0.0
-            steering.policy.stretched = lambda memory: [(0, 3600.0)]  # type: ignore[method-assign]
+            desk = front._keeper.desk
+            assert desk is not None
+            desk._wake_s = 0.0
+            desk.policy.stretched = lambda memory: [(0, 3600.0)]  # type: ignore[method-assign]
             front.ask("select 1 as one from daily").wait(LONG_S)
             until(lambda: warehouse.state().stretched, "other periods")
             assert list(warehouse.state().stretched.values()) == [3600 * SECOND_US]

@@ -18,17 +18,17 @@ from penstock.engine.desk.front import Front, FrontSettings
 from penstock.engine.desk.question import Question, ResultRows
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import SECOND_US
-from penstock.queries.choice import Way
 from penstock.queries.contract import Contract, WhenStale
-from penstock.queries.live import NAMES
-from penstock.queries.outcome import Ending
+from penstock.queries.desk import Desk
+from penstock.queries.outcome import Ending, Way
+from penstock.queries.policies import DEFAULT, POLICIES, find_query_policy
 from tests.engine.crashing import DELIVERIES, InlineRuntime, Site, make_site, stats
 from tests.engine.shop import Hand
 from tests.waiting import LONG_S
 
 S = SECOND_US
 SQL = "select sum(n) as n from hourly"
-WITH_REFRESH = ("default", "on-demand", "admission+on-demand", "unit+on-demand")
+WITH_REFRESH = (DEFAULT, "on-demand", "admission+on-demand", "unit+on-demand")
 
 
 class Reader:
@@ -70,7 +70,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     # Every update takes half a second, and every lot is the same.
     ticks = count()
     monkeypatch.setattr("penstock.engine.updates.executor.perf_counter", lambda: next(ticks) * 0.5)
-    monkeypatch.setattr("penstock.engine.desk.feedback.random", lambda: 0.5)
+    monkeypatch.setattr("penstock.engine.desk.front.random", lambda: 0.5)
     Reader.held.set()
     return make_site(tmp_path, monkeypatch)
 
@@ -112,7 +112,7 @@ def begun(asked: QueryTicket) -> None:
     forget()
 
 
-@pytest.mark.parametrize("policy", NAMES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_what_each_policy_does_with_stale_data(site: Site, policy: str) -> None:
     with site.running() as process, open_door(site, process, policy) as (front, hand):
         assert ended(front.asked(SQL, 60 * S)) is Ending.SUCCESS
@@ -137,7 +137,7 @@ def test_what_each_policy_does_with_stale_data(site: Site, policy: str) -> None:
         assert tally.queries == 2 == tally.success + tally.stale
 
 
-@pytest.mark.parametrize("policy", NAMES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_deadlines_that_come(site: Site, policy: str) -> None:
     """What cannot be in time is turned away, or its deadline passes; nothing of it is left."""
     with site.running() as process, open_door(site, process, policy) as (front, hand):
@@ -161,12 +161,49 @@ def test_deadlines_that_come(site: Site, policy: str) -> None:
 
 def test_what_is_too_late_for_one_is_hurried_for_the_next(site: Site) -> None:
     """The refresh takes longer than the deadline: the query gets what is there, with a mark, and the refresh is asked for all the same."""
-    with site.running() as process, open_door(site, process, "default") as (front, hand):
+    with site.running() as process, open_door(site, process, DEFAULT) as (front, hand):
         assert ended(front.asked(SQL, 60 * S)) is Ending.SUCCESS
         heard(site, process, hand, "s3", "02T00:10")
         asked = front.asked(SQL, 600_000)
         assert ended(asked) is Ending.STALE
         assert "refresh-requested" in [event.kind for _, event in _log(process)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_recorded_log_gives_the_same_decisions_again(site: Site, policy: str) -> None:
+    """What a live front door decided is in the log, with all that it decided on: told to a desk again, it decides the same. And what it learned is
+    known after a restart."""
+    with site.running() as process:
+        with open_door(site, process, policy) as (front, hand):
+            Reader.held.clear()
+            first = front.asked("select count(*) as n from stats", 30 * S)
+            heard(site, process, hand, "s3", "02T00:10")
+            others = [front.asked(f"select {n} as x, sum(n) as n from hourly", (n + 1) * S) for n in range(6)]
+            hand.at_us += 3 * S
+            front.look_around()
+            process.run(until_idle=True)
+            Reader.held.set()
+            for _ in range(7):
+                hand.at_us += S
+                front.look_around()
+            for asked in (first, *others):
+                ended(asked)
+            learned = front.predictor.plain()
+            before = front.tallies.satisfaction.overall
+        assert before.queries == 7
+        events = [event for _, event in _log(process)]
+        (opened,) = [event for event in events if event.kind == "desk-opened"]
+        assert opened.setup.policy == policy and opened.setup.lanes == 2
+        desk = Desk(find_query_policy(policy), process.controller.state.graph, opened.setup)
+        entries = [entry for event in events if event.kind == "queries-handled" for entry in event.entries]
+        kinds = {entry.event.kind for entry in entries}
+        assert {"query-came", "query-went", "updates-seen"} <= kinds
+        for entry in entries:
+            assert desk.handle(entry.event) == entry.commands
+        with open_door(site, process, policy) as (front, _):
+            assert front.predictor.plain() == learned
+            assert front.tallies.satisfaction.overall == before
+            assert sum(count for count, _, _ in front.tallies.reliability.rows()) > 0
 
 
 def _log(process: InlineRuntime) -> list[Any]:

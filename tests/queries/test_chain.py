@@ -9,7 +9,7 @@ from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
-from penstock.queries.estimate import Estimate, RefreshStep, refresh_chain, span
+from penstock.queries.estimate import RefreshStep, refresh_chain
 
 H = HOUR_US
 D = 24 * H
@@ -80,20 +80,6 @@ def test_several_tables_share_their_ancestors() -> None:
         RefreshStep("hourly", hours(0, 24)),
         RefreshStep("daily", hours(0, 24)),
     )
-
-
-def test_how_long_it_takes() -> None:
-    steps = chain({"named": hours(0, 24)}, orders=hours(1, 2), customers=EVERYTHING)
-    cost = {"orders": 2.0, "hourly": 3.0, "daily": 1.0, "customers": 4.0, "named": 1.0}
-
-    def takes(*free: float, running: dict[str, Estimate] | None = None) -> float:
-        return span(GRAPH, steps, lambda step: Estimate(cost[step.table]), free, running).mean_s
-
-    assert takes(0.0) == 11  # all one after the other
-    assert takes(0.0, 0.0) == 7  # customers beside orders, hourly and daily: 2 + 3 + 1, then named
-    assert takes(5.0, 5.0) == 12
-    # An update of hourly runs for another 10 s: 10 + 3 + 1 + 1
-    assert takes(0.0, 0.0, running={"hourly": Estimate(10)}) == 15
 
 
 TABLES = st.sampled_from(sorted(GRAPH.tables))

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from penstock.model.partitions import Interval
 from penstock.model.tables import Feed, Table
+from penstock.queries.desk import DeskEntry, DeskSetup
 from penstock.queries.situation import Updates
 from penstock.requests.job import FeedFile, Job, PublishedTable
 
@@ -243,6 +244,24 @@ class DemandSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class DeskOpened:
+    """A front door opened: what decides about queries from now on."""
+
+    at_us: int
+    setup: DeskSetup
+    kind: Literal["desk-opened"] = "desk-opened"
+
+
+@dataclass(frozen=True, slots=True)
+class QueriesHandled:
+    """What came to the front door since the last such event, and what it decided."""
+
+    at_us: int
+    entries: tuple[DeskEntry, ...]
+    kind: Literal["queries-handled"] = "queries-handled"
+
+
+@dataclass(frozen=True, slots=True)
 class PeriodsStretched:
     """The policy of queries wants at least so long between two updates of these tables, and of no others."""
 
@@ -364,6 +383,8 @@ Event = (
     | UpdateStopped
     | RefreshRequested
     | DemandSeen
+    | DeskOpened
+    | QueriesHandled
     | PeriodsStretched
     | FeedWentOut
     | FeedCameBack

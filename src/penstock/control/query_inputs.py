@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Set
 from penstock.control.state import State
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.time import SECOND_US
-from penstock.queries.estimate import AT_ONCE, Estimate, RefreshStep, refresh_chain, span
+from penstock.queries.desk import TableOutlook
+from penstock.queries.estimate import Estimate, RefreshStep, refresh_chain
 from penstock.requests.needs import partitions_of
 from penstock.requests.tablestate import TableState
 
@@ -81,25 +82,31 @@ def not_loaded(state: State, tables: Iterable[str]) -> list[int]:
     return arrivals
 
 
-def refresh_time(state: State, steps: tuple[RefreshStep, ...], now_us: int) -> Estimate:
-    """How long the steps take on the tracks that there are."""
-    left = {
-        running.job.table: _left(state, running.job.expected_s, running.started_us, now_us)
-        for running in state.busy.values()
-    }
-    tracks = [left[running.job.table].mean_s for running in state.on_tracks.values()]
-    free = [0.0] * max(0, state.tracks - len(tracks)) + tracks
+def outlook(state: State, name: str, now_us: int) -> TableOutlook:
+    """What an update of a table takes, and when the one that runs will probably end."""
+    table = made_by(state, name)
+    running = table.running
+    until = None
+    if running is not None:
+        until = max(now_us + int(_SOON_S * SECOND_US), running.started_us + int(running.job.expected_s * SECOND_US))
+    return TableOutlook(_cost(state, table), until)
+
+
+def chain_of(state: State, steps: tuple[RefreshStep, ...]) -> tuple[tuple[str, bool], ...]:
+    """The tables of the steps, and whether it is enough to wait for what runs."""
     refreshed = {step.table for step in steps}
-
-    def cost(step: RefreshStep) -> Estimate:
+    found: dict[str, bool] = {}
+    for step in steps:
         table = made_by(state, step.table)
-        return AT_ONCE if _is_under_way(state, table, refreshed) else _cost(state, table)
+        name = table.table.name
+        found[name] = found.get(name, True) and _is_under_way(state, table, refreshed)
+    return tuple(found.items())
 
-    return span(state.graph, steps, cost, free or (0.0,), left)
 
-
-def _left(state: State, expected_s: float, started_us: int, now_us: int) -> Estimate:
-    return Estimate(max(_SOON_S, expected_s - (now_us - started_us) / SECOND_US), 0.3 * expected_s)
+def busy_until(state: State, now_us: int) -> tuple[int, ...]:
+    """When the tracks that are busy will probably be free."""
+    soon = now_us + int(_SOON_S * SECOND_US)
+    return tuple(max(soon, one.started_us + int(one.job.expected_s * SECOND_US)) for one in state.on_tracks.values())
 
 
 def _is_under_way(state: State, table: TableState, refreshed: Set[str]) -> bool:
@@ -115,12 +122,6 @@ def _cost(state: State, table: TableState) -> Estimate:
     usual = cost.x / cost.weight if cost.weight else 0.0
     expected = cost.expected_s(max(table.amount, usual))
     return Estimate(expected, max(cost.spread_s, 0.2 * expected))
-
-
-def are_running(state: State, steps: tuple[RefreshStep, ...]) -> bool:
-    """Whether all steps are under way, so that it is enough to wait."""
-    refreshed = {step.table for step in steps}
-    return all(_is_under_way(state, made_by(state, step.table), refreshed) for step in steps)
 
 
 def complete_after(state: State, steps: tuple[RefreshStep, ...], tables: Iterable[str], now_us: int) -> int | None:

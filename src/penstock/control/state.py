@@ -14,6 +14,7 @@ from penstock.control.demand import QueryDemand
 from penstock.control.events import (
     BackfillRequested,
     DemandSeen,
+    DeskOpened,
     Event,
     FaultEnded,
     FaultMet,
@@ -30,6 +31,7 @@ from penstock.control.events import (
     GuaranteeVoided,
     PeriodsStretched,
     PunctuationArrived,
+    QueriesHandled,
     RefreshRequested,
     RequestCancelled,
     RunStarted,
@@ -154,6 +156,9 @@ class State:
             RefreshRequested: self._refresh_requested,
             DemandSeen: lambda event: self.reading.seen(event, self.tracks),
             PeriodsStretched: self.reading.stretch,
+            # For who wants to know how queries fared; the tables are as they were.
+            DeskOpened: lambda event: None,
+            QueriesHandled: lambda event: None,
             FeedWentOut: feeds.went_out,
             FeedCameBack: feeds.came_back,
             FeedPaused: feeds.pause,

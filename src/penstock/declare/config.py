@@ -265,7 +265,7 @@ class FlowsConfig(Strict):
 class QueriesConfig(Strict):
     """How queries are answered."""
 
-    policy: QueryPolicyText = "default"
+    policy: QueryPolicyText = "max-satisfaction"
     lanes: Annotated[int, Field(ge=1, le=1000, strict=True)] = 2
     functions: tuple[str, ...] = ()
     inline_rows: Count = 10_000

@@ -17,7 +17,7 @@ from penstock.model.grain import parse_grain, zone_of
 from penstock.model.tables import AUTO
 from penstock.model.time import parse_duration
 from penstock.model.timetable import parse_timetable
-from penstock.queries.live import find_live_policy
+from penstock.queries.policies import find_query_policy
 from penstock.scheduling.policies import find_policy
 
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -87,7 +87,7 @@ def _policy(value: Any) -> Any:
 
 def _query_policy(value: Any) -> Any:
     if isinstance(value, str):
-        find_live_policy(value)
+        find_query_policy(value)
     return value
 
 

@@ -6,9 +6,8 @@ of independent times keep their mean and variance exactly and are taken as log-n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 from math import erfc, exp, hypot, inf, log, log1p, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
@@ -64,52 +63,6 @@ class Estimate(NamedTuple):
 
 
 AT_ONCE = Estimate(0.0)
-
-
-# What the queries that wait would lose if one more goes among them: the satisfaction check of Qu, Labrinidis and Mossé 2006 (Sec. 3.3) for
-# several lanes, and for times that are not certain.
-#
-# All run in the order of their deadlines, each on the lane that is free first. With the new one, those behind it end later, and each is in time with
-# a smaller chance. Queries that ask the same run once, so a question counts once, with what it is worth to all who ask it.
-
-# How uncertain it is when a lane is free, as a part of the time until then.
-_SPREAD = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingQuery:
-    """What waits for a lane: when it must be done, counted from now, how long it runs, and what is lost if it is late."""
-
-    deadline_s: float
-    run: Estimate
-    worth: float
-
-
-def loss(waiting: Iterable[WaitingQuery], new: WaitingQuery, free_in_s: Sequence[float]) -> float:
-    """The expected satisfaction that those behind the new one lose; what they would lose anyway does not count. Lanes are free in so many
-    seconds."""
-    behind: list[WaitingQuery] = []
-    lanes = list(free_in_s) or [0.0]
-    heapify(lanes)
-    for question in sorted(waiting, key=lambda one: one.deadline_s):
-        if question.deadline_s <= new.deadline_s:
-            heapreplace(lanes, lanes[0] + question.run.mean_s)
-        else:
-            behind.append(question)
-    if not behind:
-        return 0.0
-    crowded = list(lanes)
-    heapreplace(crowded, crowded[0] + new.run.mean_s)
-    lost = 0.0
-    for question in behind:
-        lost += question.worth * (_chance(question, lanes[0]) - _chance(question, crowded[0]))
-        heapreplace(lanes, lanes[0] + question.run.mean_s)
-        heapreplace(crowded, crowded[0] + question.run.mean_s)
-    return max(0.0, lost)
-
-
-def _chance(question: WaitingQuery, start_s: float) -> float:
-    return Estimate(start_s, _SPREAD * start_s).then(question.run).chance(question.deadline_s)
 
 
 # What must be refreshed so that a query reads fresh data, and nothing else: exactly the stale partitions that it touches,
@@ -168,29 +121,3 @@ def _sources_first(graph: Graph, tables: Iterable[str]) -> list[str]:
         else:
             order[path.pop()] = None
     return list(order)
-
-
-def span(
-    graph: Graph,
-    steps: Sequence[RefreshStep],
-    cost: Callable[[RefreshStep], Estimate],
-    free_in_s: Sequence[float] = (0.0,),
-    running: Mapping[str, Estimate] | None = None,
-) -> Estimate:
-    """How long a chain takes on tracks that are free in so many seconds: each step starts when its sources are done and a
-    track is free. An update of a table that runs already (`running`: what is left of it) is waited for, then its step runs."""
-    tracks = list(free_in_s)
-    heapify(tracks)
-    done: dict[str, Estimate] = {}
-    last = AT_ONCE
-    for step in steps:
-        before = [done[edge.source] for edge in graph.into[step.table] if edge.source in done]
-        if running and step.table in running:
-            before.append(running[step.table])
-        start = max(before, default=AT_ONCE)
-        if tracks[0] > start.mean_s:
-            start = Estimate(tracks[0], start.spread_s)
-        done[step.table] = start.then(cost(step))
-        heapreplace(tracks, done[step.table].mean_s)
-        last = max(last, done[step.table])
-    return last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,16 @@ class Ending(StrEnum):
     REJECTED = "rejected"
     MISSED = "deadline missed"
     STALE = "stale"
+
+
+class Way(StrEnum):
+    """How a query is answered."""
+
+    NOW = "run now"
+    OLDER = "read an older state"
+    WAIT = "wait for a running update"
+    REFRESH = "refresh first"
+    REJECT = "reject"
 
 
 class Cause(StrEnum):
@@ -218,3 +228,31 @@ class Satisfaction(Mapping[str, Tally]):
     @classmethod
     def of_plain(cls, found: Mapping[str, Mapping[str, Any]]) -> Satisfaction:
         return cls({name: Tally(**values) for name, values in found.items()})
+
+
+# Whether predicted chances come true: of the queries that were given about this chance, how many succeeded.
+
+_BANDS = 10
+
+
+class Reliability:
+    def __init__(self, bands: Sequence[Sequence[float]] | None = None) -> None:
+        # By tenths of the chance: queries, the sum of their chances, successes.
+        self._bands = [list(band) for band in bands] if bands else [[0, 0.0, 0] for _ in range(_BANDS)]
+
+    def add(self, chance: float, succeeded: bool) -> None:
+        band = self._bands[min(int(chance * _BANDS), _BANDS - 1)]
+        band[0] += 1
+        band[1] += chance
+        band[2] += succeeded
+
+    def rows(self) -> list[tuple[int, float, float]]:
+        """Of each band in which there were queries: how many, the chance they were given on average, the part that succeeded."""
+        return [(int(n), total / n, good / n) for n, total, good in self._bands if n]
+
+    def plain(self) -> list[list[float]]:
+        return self._bands
+
+    @classmethod
+    def of_plain(cls, found: Sequence[Sequence[float]]) -> Reliability:
+        return cls(found)

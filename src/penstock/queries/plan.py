@@ -162,10 +162,11 @@ def _placed(
     if cores is not None:
         core = _free(cores, start)
         if core[0] > start:
-            start, variance = core[0], core[1]
+            # Where it is busy for longer than this takes, both share it: then this takes twice as long.
+            start, variance = (core[0], core[1]) if core[0] <= start + work.mean_s else (start + work.mean_s, variance)
     server[0], server[1] = start + work.mean_s, variance + work.spread_s**2
     if core is not None:
-        core[0], core[1] = server[0], server[1]
+        core[0], core[1] = max((core[0] + work.mean_s, core[1]), (server[0], server[1]))
     return server[0], server[1]
 
 
@@ -178,3 +179,15 @@ def _free(servers: Sequence[_Server], at: float) -> _Server:
         if server[0] <= at and (best is None or server[0] > best[0]):
             best = server
     return min(servers) if best is None else best
+
+
+def protected(some: Waiting, situation: QuerySituation) -> set[str]:
+    """Profiles that want less of the work than their share, where others want more: theirs are not the queries that go."""
+    work: dict[str, float] = {}
+    for _, _, query in some:
+        work[query.profile] = work.get(query.profile, 0.0) + situation.run(query).mean_s
+    if len(work) < 2:
+        return set()
+    shares = {name: situation.shares.get(name, 1.0) for name in work}
+    even = sum(work.values()) / sum(shares.values())
+    return {name for name, seconds in work.items() if seconds < even * shares[name] - _EPS}

@@ -9,7 +9,7 @@ Tables are *items*, by number. A situation of one processor is the class here; a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -119,6 +119,8 @@ class QuerySituation:
     working: int = 0
     # Whether it can stop what it does; so it is one processor for all.
     preempts: bool = True
+    # What is kept for each profile, relative to the others; 1 if not said.
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def run(self, query: Query) -> Estimate:
         # An update aborts what it has read.
@@ -196,6 +198,9 @@ class QueryPolicy(Protocol):
 
     def next(self, situation: QuerySituation, memory: Any, lane: bool = True, track: bool = True) -> Next:
         """What to do now, with a free lane for a query, a free track for a refresh, or both. One processor stops what it did before."""
+
+    def planned(self, situation: QuerySituation, memory: Any) -> Waiting:
+        """The queries that are to be done and do not run yet; a new list."""
 
     def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
         """A query runs, and is not interrupted any more."""

@@ -220,6 +220,11 @@ class Store:
         )
         return [(number, decode(body)) for number, body in rows]
 
+    def forget_events(self, conn: Connection, kinds: Iterable[str], before_us: int) -> None:
+        """Events that change nothing in the state and are too old for anyone."""
+        own = tables.event.c
+        conn.execute(delete(tables.event).where(own.kind.in_(list(kinds)), own.at_us < before_us))
+
     # Snapshots of the folded state
 
     def save_state(self, conn: Connection, number: int, body: dict[str, Any]) -> None:

@@ -14,8 +14,7 @@ from penstock.engine.desk.question import ResultRows
 from penstock.engine.desk.reads import Reading
 from penstock.engine.desk.versions import Version
 from penstock.model.grain import zone_of
-from penstock.queries.choice import Way
-from penstock.queries.outcome import Ending, QueryOutcome, Stale, ending
+from penstock.queries.outcome import Ending, QueryOutcome, Stale, Way, ending
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
-"""What a decision about a query is based on: the ways in which it could be answered now, what it would cost those who wait, and whether what it
-waits for is there."""
+"""What a decision about a query is based on: what it could read now, how long it would run, and which updates it waits for."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
-from penstock.control.query_inputs import Touched, are_running, complete_after, refresh_time, to_refresh
+from penstock.control.query_inputs import Touched, busy_until, chain_of, complete_after, made_by, outlook, to_refresh
 from penstock.control.state import State
 from penstock.engine.declarations import restored_state
 from penstock.engine.desk.question import ResultRows
@@ -19,8 +18,8 @@ from penstock.engine.desk.reads import Reading, readings
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.partitions import EVERYTHING
 from penstock.model.time import SECOND_US
-from penstock.queries.choice import Option, Way
-from penstock.queries.estimate import AT_ONCE, Estimate, RefreshStep, WaitingQuery, loss
+from penstock.queries.desk import Chain, UpdatesSeen
+from penstock.queries.estimate import Estimate, RefreshStep
 from penstock.queries.predict import Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -103,7 +102,7 @@ def _key(asked: QueryTicket, reading: Reading) -> object:
     return (asked.read.sql, asked.limit, reading.key) if asked.steady and not asked.as_files else None
 
 
-# The ways in which a query could be answered now, with what each costs and gives: what the choice is made from.
+# What the desk is told of a query: how long it runs, and which updates it waits for.
 
 _REMEMBERED = 2_000
 
@@ -130,39 +129,20 @@ class Sizes:
         return total
 
 
-def of_reading(reading: Reading, asked_us: int, run: Estimate, ahead: Estimate) -> Option:
-    way = Way.NOW if reading.newest else Way.OLDER
-    return Option(way, run, reading.complete_us, reading.lag_at(asked_us), reading.consistent, wait=ahead)
-
-
-def of_refresh(
-    state: State, touched: Touched, run: Estimate, ahead: Estimate, now_us: int
-) -> tuple[Option, tuple[RefreshStep, ...]] | None:
-    """Waiting until what has arrived is in what the query touches; None if it is, or nobody would do it."""
-    if state.owner is None:
-        return None
-    steps = to_refresh(state, touched)
-    if not steps or any(state.tables[step.table].failed for step in steps):
-        return None
-    # What is refreshed would be updated anyway, only later, so the query is charged with none of it.
-    wait = refresh_time(state, steps, now_us)
-    way = Way.WAIT if are_running(state, steps) else Way.REFRESH
-    option = Option(
-        way,
-        run,
-        complete_after(state, steps, touched, now_us),
-        0,
-        True,
-        max(wait, ahead),
-        tables=tuple(step.table for step in steps),
-    )
-    return option, steps
-
-
 _SHORTLY = Estimate(0.005)
 
 
-class Weighing:
+class Prospect(NamedTuple):
+    """What a query would read now, and what it waits for."""
+
+    run: Estimate
+    steps: tuple[RefreshStep, ...]
+    chain: Chain
+    # The freshest that it could read now.
+    reading: Reading | None
+
+
+class Assessment:
     """Hold the lock of what is known while using it."""
 
     def __init__(
@@ -176,36 +156,47 @@ class Weighing:
         self._kept = kept
         self._seen: dict[object, list[Reading]] = {}
 
-    def options(self, asked: QueryTicket, ahead_s: float, now_us: int) -> tuple[list[Option], tuple[RefreshStep, ...]]:
-        """The ways to answer it, with so much work of queries ahead of it; and the steps of a refresh, if that is one of them."""
-        state = self._known.now()
-        ahead = Estimate(ahead_s, 0.3 * ahead_s)
-        options: list[Option] = []
-        run = asked.run
-        with self._store.read() as conn:
-            for reading in readings(self._store, self._catalogue, conn, state, asked.touched, now_us):
-                run = self._predictor.predict(asked.shape, self.sizes.of(conn, reading, asked.touched))
-                taking = (_SHORTLY, AT_ONCE) if self._kept.has(asked, reading) else (run, ahead)
-                options.append(of_reading(reading, asked.arrived_us, *taking))
-        refresh = of_refresh(state, asked.touched, run, ahead, now_us)
-        if refresh is None:
-            return options, ()
-        return [*options, refresh[0]], refresh[1]
-
     def new_round(self) -> None:
         """What was seen may have changed."""
         self._seen.clear()
 
-    def waits_in_vain(self, asked: QueryTicket, now_us: int) -> bool | None:
-        """Whether what a query waits for will not come; False if it is there, None if it may come."""
+    def of(self, asked: QueryTicket, now_us: int) -> Prospect:
         state = self._known.now()
-        if asked.looked_at == state.applied:
-            return None
-        asked.looked_at = state.applied
-        able = [one for one in self._readings(asked, state, now_us) if one.consistent or not asked.contract.consistent]
-        if any(is_fresh(asked, one, now_us) for one in able):
-            return False
-        return True if state.owner is None or not to_refresh(state, asked.touched) else None
+        found = self._readings(asked, state, now_us)
+        able = [one for one in found if one.consistent or not asked.contract.consistent]
+        run = asked.run
+        if able:
+            with self._store.read() as conn:
+                run = self._predictor.predict(asked.shape, self.sizes.of(conn, able[0], asked.touched))
+            if self._kept.has(asked, able[0]):
+                run = _SHORTLY
+        if any(is_fresh(asked, one, run, now_us) for one in able):
+            return Prospect(run, (), (), able[0])
+        steps = () if state.owner is None else to_refresh(state, asked.touched)
+        reading = able[0] if able else None
+        if not steps or any(made_by(state, step.table).failed for step in steps):
+            return Prospect(run, (), None, reading)
+        need = asked.contract.freshness
+        complete = complete_after(state, steps, asked.touched, now_us)
+        age = None if complete is None else max(0, now_us - complete)
+        return Prospect(run, steps, chain_of(state, steps) if need.met(age, 0) else None, reading)
+
+    def outlook(self, prospects: Mapping[int, Prospect], every: bool, now_us: int) -> UpdatesSeen:
+        """What is known of the updates that these queries wait for, or of all."""
+        state = self._known.now()
+        names = {name for one in prospects.values() for name, _ in one.chain or ()}
+        if every:
+            names |= {name for name, table in state.tables.items() if table.table.leader is None}
+        busy = busy_until(state, now_us)
+        before = sum(until - now_us for until in busy) / SECOND_US / max(1, state.tracks)
+        return UpdatesSeen(
+            now_us,
+            {name: outlook(state, name, now_us) for name in sorted(names)},
+            {number: one.chain for number, one in prospects.items()},
+            busy,
+            state.tracks,
+            before,
+        )
 
     def _readings(self, asked: QueryTicket, state: State, now_us: int) -> list[Reading]:
         """In one round the same for all that touch the same."""
@@ -217,40 +208,8 @@ class Weighing:
         return self._seen[key]
 
 
-def is_fresh(asked: QueryTicket, reading: Reading, now_us: int) -> bool:
+def is_fresh(asked: QueryTicket, reading: Reading, run: Estimate, now_us: int) -> bool:
     """Whether a run that starts now gives an answer as fresh as needed."""
-    ends_us = now_us + int(asked.run.mean_s * SECOND_US)
+    ends_us = now_us + int(run.mean_s * SECOND_US)
     age = None if reading.complete_us is None else max(0, ends_us - reading.complete_us)
     return asked.contract.freshness.met(age, reading.lag_at(asked.arrived_us))
-
-
-def gain(asked: QueryTicket, success: float, in_time: float) -> float:
-    """What running it promises, over letting its deadline pass."""
-    weights = asked.contract.weights
-    return success * (weights.success + weights.missed) + (in_time - success) * (weights.missed - weights.stale)
-
-
-def price_per_s(
-    asked: QueryTicket,
-    options: Sequence[Option],
-    others: Iterable[QueryTicket],
-    free_in_s: Sequence[float],
-    now_us: int,
-) -> float:
-    """What a second of its work costs the others, on lanes that are free in so many seconds. Who asks what somebody waits for costs nothing:
-    one run answers both."""
-    groups: dict[tuple[object, ...], list[QueryTicket]] = {}
-    for one in others:
-        if one is not asked and one.gain > 0:
-            groups.setdefault(one.same, []).append(one)
-    if asked.same in groups or not options:
-        return 0.0
-    run = options[-1].run
-    waiting = [
-        WaitingQuery(
-            min(one.deadline_us - now_us for one in group) / SECOND_US, group[0].run, sum(one.gain for one in group)
-        )
-        for group in groups.values()
-    ]
-    new = WaitingQuery((asked.deadline_us - now_us) / SECOND_US, run, 0.0)
-    return loss(waiting, new, free_in_s) / max(1e-3, run.mean_s)

@@ -1,94 +1,19 @@
-"""A policy with a controller at the front door: it is asked about every query, told how each ended, and what it wants of updates goes into the
-log."""
+"""What queries want of updates goes into the log; and how queries ended."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from random import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from penstock.control.events import PeriodsStretched, RefreshRequested
+from penstock.control.events import RefreshRequested
 from penstock.control.query_inputs import made_by
 from penstock.engine.desk.assessment import KnownState
 from penstock.engine.desk.ticket import QueryTicket
-from penstock.model.time import SECOND_US
-from penstock.queries.choice import Choice, Option, Way
-from penstock.queries.contract import OutcomeWeights
 from penstock.queries.estimate import RefreshStep
-from penstock.queries.live import LivePolicy, Steering
-from penstock.queries.outcome import Cause, Ending, QueryOutcome, Satisfaction, ending
+from penstock.queries.outcome import Ending, QueryOutcome, Reliability, Satisfaction, ending
 from penstock.store.store import Store
-
-
-class Steered:
-    """The front holds its lock around all but `look`, which is the clerk's."""
-
-    def __init__(
-        self,
-        policy: LivePolicy,
-        known: KnownState,
-        store: Store,
-        weights: OutcomeWeights,
-        lanes: int,
-        wake: Callable[[], None],
-    ) -> None:
-        self._policy = policy
-        self._known = known
-        self._store = store
-        self._weights = weights
-        self._lanes = lanes
-        self._wake = wake
-        self._told: dict[str, int] = {}
-        # With the first query: then there is a graph.
-        self.steering: Steering | None = None
-
-    def admit(self, asked: QueryTicket, options: list[Option], now_us: int) -> Cause | None:
-        if self.steering is None:
-            self.steering = self._known.looking(
-                lambda state: Steering(
-                    self._policy.policy,
-                    state.graph,
-                    {name: state.cost_of(name).expected_s(table.amount) for name, table in state.tables.items()},
-                    self._weights,
-                    self._lanes,
-                    now_us,
-                )
-            )
-        run_s = min((option.run.mean_s for option in options), default=0.0)
-        refresh_s = max((one.wait.mean_s for one in options if one.way in (Way.REFRESH, Way.WAIT)), default=0.0)
-        weights = asked.contract.weights
-        return self.steering.admit(
-            asked.number, list(asked.touched), now_us, asked.deadline_us, run_s, refresh_s, weights
-        )
-
-    def started(self, asked: QueryTicket, now_us: int) -> None:
-        if self.steering is not None:
-            self.steering.started(asked.number, now_us)
-
-    def worked(self, seconds: float) -> None:
-        if self.steering is not None:
-            self.steering.worked(seconds)
-
-    def ended(self, asked: QueryTicket, now_us: int, how: Ending | None) -> None:
-        if self.steering is not None:
-            self.steering.ended(asked.number, now_us, how, asked.contract.weights)
-
-    def due_us(self) -> int | None:
-        return None if self.steering is None else self.steering.due_us()
-
-    def look(self, now_us: int) -> None:
-        """Let the controller look, and tell the log if it wants other periods now."""
-        if self.steering is None:
-            return
-        updates = self._known.looking(lambda state: {name: one.counts.updates for name, one in state.tables.items()})
-        self.steering.wake(updates, random(), now_us)
-        periods = self.steering.periods_us()
-        if periods != self._told:
-            self._told = periods
-            with self._store.write() as conn:
-                self._store.append(conn, [PeriodsStretched(now_us, tuple(sorted(periods.items())))])
-            self._wake()
 
 
 class Refreshing:
@@ -118,15 +43,6 @@ class Refreshing:
             self._known.now(0.0)
         self._wake()
 
-    def hurry(
-        self, asked: QueryTicket, choice: Choice, options: list[Option], steps: tuple[RefreshStep, ...], now_us: int
-    ) -> None:
-        """Too late for this query; but what is asked for and stale comes before what nobody asks for, and after what is waited for."""
-        if not steps or (choice.prospect is not None and choice.prospect.success >= 0.5):
-            return
-        refresh_us = int(options[-1].wait.mean_s * SECOND_US)
-        self.request(asked, steps, max(asked.deadline_us, now_us + 2 * refresh_us), now_us)
-
 
 # How queries ended: satisfaction, counts and latencies, overall and by profile.
 
@@ -152,7 +68,26 @@ class Tallies:
     # Neither is one of the four outcomes: the query was wrong, or not wanted any more.
     failed: int = 0
     withdrawn: int = 0
+    reliability: Reliability = field(default_factory=Reliability)
 
     def add(self, asked: QueryTicket, outcome: QueryOutcome, seconds: float) -> None:
         self.satisfaction.add(asked.profile, outcome, asked.contract.weights)
         self.latencies.setdefault(ending(outcome).value, Histogram()).add(seconds)
+        if asked.chance is not None:
+            self.reliability.add(asked.chance, ending(outcome) is Ending.SUCCESS)
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "satisfaction": self.satisfaction.plain(),
+            "latencies": {name: asdict(one) for name, one in self.latencies.items()},
+            "failed": self.failed,
+            "withdrawn": self.withdrawn,
+            "reliability": self.reliability.plain(),
+        }
+
+    @classmethod
+    def of_plain(cls, found: Mapping[str, Any]) -> Tallies:
+        latencies = {name: Histogram(**one) for name, one in found["latencies"].items()}
+        satisfaction = Satisfaction.of_plain(found["satisfaction"])
+        reliability = Reliability.of_plain(found["reliability"])
+        return cls(satisfaction, latencies, found["failed"], found["withdrawn"], reliability)

@@ -9,43 +9,63 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
+from os import cpu_count
 from pathlib import Path
+from random import random
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from penstock.control.events import PeriodsStretched
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.declare.warehouse import Definitions
 from penstock.engine.clock import Clock
 from penstock.engine.desk.answer import Answer
-from penstock.engine.desk.assessment import KeptAnswers, KnownState, Weighing, gain, is_fresh, price_per_s
-from penstock.engine.desk.feedback import Refreshing, Steered, Tallies
+from penstock.engine.desk.assessment import Assessment, KeptAnswers, KnownState, Prospect, is_fresh
+from penstock.engine.desk.feedback import Refreshing, Tallies
+from penstock.engine.desk.keeper import DeskKeeper
 from penstock.engine.desk.lanes import Lanes, Run
 from penstock.engine.desk.query_text import Texts
 from penstock.engine.desk.question import Reader, ResultRows
 from penstock.engine.desk.reads import EVERY_S, DemandLog, Reading, check_readable, readings
 from penstock.engine.desk.result_files import ResultFiles
-from penstock.engine.desk.ticket import QueryQueue, QueryTicket, Register
+from penstock.engine.desk.ticket import QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
 from penstock.engine.updates.times import waiting_rows
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
-from penstock.queries.choice import Choice, Option, Way
-from penstock.queries.contract import Contract, Profile, WhenStale
-from penstock.queries.estimate import RefreshStep
-from penstock.queries.live import LivePolicy, find_live_policy
-from penstock.queries.outcome import DeadlineMissed, Ending, QueryOutcome, Rejected, Stale, ending, judged
+from penstock.queries.contract import Contract, Freshness, Profile, WhenStale
+from penstock.queries.desk import (
+    Admit,
+    AskForUpdates,
+    DeskCommand,
+    DeskEvent,
+    DeskSetup,
+    LanesSeen,
+    QueryCame,
+    QueryWent,
+    RunEnded,
+    StartQueries,
+    StretchPeriods,
+    TimePassed,
+    TurnAway,
+)
+from penstock.queries.outcome import Cause, DeadlineMissed, Ending, QueryOutcome, Rejected, Stale, Way, ending, judged
+from penstock.queries.policies import LIVE
+from penstock.queries.policies.unit import UnitSettings
 from penstock.queries.predict import Predictor
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
 T = TypeVar("T")
 
-# How often waiting queries look whether what they wait for is there.
-_LOOK_S = 0.05
+# How often waiting queries look whether what they wait for is there, and how often the desk looks again when nothing else happens.
+_LOOK_S, _AGAIN_S = 0.05, 0.25
 
 
 class Busy(PenstockError):
@@ -54,7 +74,8 @@ class Busy(PenstockError):
 
 @dataclass(frozen=True)
 class FrontSettings:
-    policy: str = "default"
+    policy: str = "max-satisfaction"
+    unit: UnitSettings = LIVE
     # Queries that run at the same time.
     lanes: int = 2
     functions: tuple[str, ...] = ()
@@ -71,6 +92,9 @@ class FrontSettings:
     # Files of answers: in all, and for how long.
     disk_bytes: int = 8 << 30
     files_kept_us: int = HOUR_US
+    # That queries and updates share; 0: those of this machine. What the first query of a process takes longer, as long as that is not known.
+    cores: int = 0
+    cold_s: float = 0.0
 
 
 class Front:
@@ -91,27 +115,52 @@ class Front:
         self.clock = clock or Clock()
         self.settings = settings
         self.profiles = dict(profiles or {"default": Profile()})
-        self.policy: LivePolicy = find_live_policy(settings.policy)
-        self.predictor = Predictor()
-        self.tallies = Tallies()
         self._texts = Texts(warehouse, settings.functions)
         self._known = KnownState(store)
         self._kept = KeptAnswers(settings.kept_bytes)
-        self._weighing = Weighing(store, catalogue, self._known, self.predictor, self._kept)
+        setup = DeskSetup(
+            0,
+            settings.policy,
+            settings.lanes,
+            len(self.profiles) - 1,
+            settings.cores or cpu_count() or 1,
+            {name: profile.share for name, profile in self.profiles.items()},
+        )
+        self._keeper = DeskKeeper(store, self.clock, setup, settings.unit, settings.cold_s)
+        self._assessment = Assessment(store, catalogue, self._known, self.predictor, self._kept)
         self._refreshing = Refreshing(store, self._known, wake)
-        self._telling = DemandLog(store, self.clock)
-        weights = next(iter(self.profiles.values())).contract.weights
-        self._steered = Steered(self.policy, self._known, store, weights, settings.lanes, wake)
+        self._wake = wake
+        self._demand = DemandLog(store, self.clock)
         self._changed = threading.Condition(threading.RLock())
         self._inbox: list[QueryTicket] = []
-        self._waiting: list[QueryTicket] = []
-        self._queue = QueryQueue({name: profile.share for name, profile in self.profiles.items()})
+        self._open: dict[int, QueryTicket] = {}
+        # Runs that wait for their lane, which is free; and what the clerk is to write into the log.
+        self._assigned: deque[Run] = deque()
+        self._to_tell: list[tuple[AskForUpdates, QueryTicket] | StretchPeriods] = []
+        self._looked_us = 0
+        self._applied = -1
+        self._cold: tuple[float, ...] = ()
+        self._updates_seen: dict[str, int] = {}
         self._register = Register(settings.kept_queries, settings.kept_bytes)
         self._files = ResultFiles(settings.disk_bytes, settings.files_kept_us)
         self._closing = False
         self._lanes = Lanes(self, reader, settings.lanes, len(self.profiles) - 1)
         self._clerk = threading.Thread(target=self._work, name="penstock-front", daemon=True)
         self._clerk.start()
+
+    @property
+    def predictor(self) -> Predictor:
+        return self._keeper.predictor
+
+    @property
+    def tallies(self) -> Tallies:
+        return self._keeper.tallies
+
+    @property
+    def price_per_s(self) -> float:
+        """What a second of work is worth to those who ask, in satisfaction."""
+        with self._changed:
+            return self._keeper.desk.price_per_s if self._keeper.desk is not None else 0.0
 
     # Asking
 
@@ -160,7 +209,7 @@ class Front:
             )
             asked.moved(now_us, "asked", f"by {profile}")
             self._register.add(asked, key)
-            self._telling.read(own)
+            self._demand.read(own)
             self._inbox.append(asked)
             self._changed.notify_all()
         return asked
@@ -179,7 +228,12 @@ class Front:
 
     def status(self) -> dict[str, int]:
         with self._changed:
-            return {"waiting": len(self._waiting), "queued": len(self._queue), "running": len(self._lanes.runs)}
+            found = [asked.status for asked in self._open.values()]
+            return {
+                "waiting": found.count("waiting"),
+                "queued": found.count("queued"),
+                "running": len(self._lanes.runs) + len(self._assigned),
+            }
 
     def looking(self, look: Callable[[State], T]) -> T:
         """What someone finds in the state of the warehouse, which nobody changes meanwhile."""
@@ -203,14 +257,15 @@ class Front:
             self._changed.notify_all()
         self._clerk.join(timeout=10)
         self._lanes.close()
-        self._telling.tell(force=True)
+        self._demand.tell(force=True)
+        self._tell_log(force=True)
 
     # The clerk
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                if not self._inbox and not self._closing:
+                if not self._inbox and not self._to_tell and not self._closing:
                     self._changed.wait(self._patience_s())
                 if self._closing:
                     return
@@ -220,33 +275,30 @@ class Front:
         """Everything that can be decided now."""
         with self._changed:
             inbox, self._inbox = self._inbox, []
+        self._assessment.new_round()
         for asked in inbox:
             if not asked.has_ended:
                 self._guarded(asked, self._decide)
         with self._changed:
             self._lapse()
             self._files.expire(self.clock.now_us())
-            waiting = list(self._waiting)
-        self._weighing.new_round()
-        for asked in waiting:
-            if not asked.has_ended:
-                self._guarded(asked, self._look)
-        self._telling.tell()
+        self._look()
         self._steer()
+        self._write()
+        self._demand.tell()
+        self._tell_log()
 
     def _patience_s(self) -> float:
-        if self._waiting:
+        waiting = [asked for asked in self._open.values() if asked.status in ("waiting", "queued")]
+        if waiting:
             return _LOOK_S
-        deadlines = [asked.deadline_us for asked in self._open_queries()]
-        if (due_us := self._steered.due_us()) is not None:
-            deadlines.append(due_us)
-        if not deadlines:
+        due = [asked.deadline_us for asked in self._open.values()]
+        desk = self._keeper.desk
+        if desk is not None and (due_us := desk.due_us()) is not None:
+            due.append(due_us)
+        if not due:
             return EVERY_S
-        return max(0.002, min(EVERY_S, self.clock.wall_s(min(deadlines) - self.clock.now_us()) + 0.001))
-
-    def _open_queries(self) -> list[QueryTicket]:
-        running = [asked for run in self._lanes.runs for asked in run.members]
-        return [*self._waiting, *self._queue, *running]
+        return max(0.002, min(EVERY_S, self.clock.wall_s(min(due) - self.clock.now_us()) + 0.001))
 
     def _guarded(self, asked: QueryTicket, what: Callable[[QueryTicket], None]) -> None:
         """Whatever goes wrong with one query, the others go on."""
@@ -257,86 +309,183 @@ class Front:
 
     def _decide(self, asked: QueryTicket) -> None:
         now_us = self.clock.now_us()
-        with self._changed:
-            busy = [run.left_s(now_us) for run in self._lanes.runs]
-            ahead_s = (sum(busy) + self._queue.ahead_s(asked.deadline_us)) / self.settings.lanes
-            others = [*self._queue, *self._waiting]
         with self._known.lock:
-            options, steps = self._weighing.options(asked, ahead_s, now_us)
-        choice = self._chosen(asked, options, others, busy, now_us)
+            prospect = self._assessment.of(asked, now_us)
+            state = self._known.now()
+            asked.looked_at = state.applied
+            seen = self._assessment.outlook({asked.number: prospect}, self._keeper.desk is None, now_us)
+            self._keeper.open(state.graph, now_us)
+        contract = asked.contract
+        came = QueryCame(
+            now_us,
+            asked.number,
+            asked.deadline_us,
+            tuple(asked.touched),
+            prospect.run,
+            contract.weights,
+            contract.when_stale is WhenStale.MARK,
+            str(hash(asked.same)),
+            asked.profile,
+            contract.freshness.lag,
+            contract.freshness.age_us,
+        )
         with self._changed:
             if asked.has_ended:
                 return
-            asked.way, asked.why, asked.choice = choice.way, choice.why, choice
-            if self.policy.is_default and choice.way not in (Way.WAIT, Way.REFRESH):
-                self._refreshing.hurry(asked, choice, options, steps, now_us)
-            if choice.way is Way.REJECT:
-                assert choice.rejected is not None
-                self.end(asked, choice.rejected)
-                return
-            if choice.option is not None and choice.prospect is not None:
-                asked.run = choice.option.run
-                asked.gain = gain(asked, choice.prospect.success, choice.prospect.in_time)
-            if choice.way in (Way.WAIT, Way.REFRESH):
-                self._begin_waiting(asked, choice, steps, now_us)
-            else:
-                self._enqueue(asked, choice.why)
+            asked.run = prospect.run
+            self._open[asked.number] = asked
+            if self._hopes(asked, prospect):
+                if (cold := self._keeper.cold(self._lanes.cold)) != self._cold:
+                    self._cold = cold
+                    self._handle(LanesSeen(now_us, cold))
+                self._handle(seen)
+                self._handle(came)
 
-    def _chosen(
-        self, asked: QueryTicket, options: list[Option], others: list[QueryTicket], busy: list[float], now_us: int
-    ) -> Choice:
-        if self.policy.is_default:
-            free = [0.0] * max(0, self.settings.lanes - len(busy)) + busy
-            price = price_per_s(asked, options, others, free, now_us)
-            return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, price)
+    def _hopes(self, asked: QueryTicket, prospect: Prospect) -> bool:
+        """Whether it may still end well; else it is told so."""
+        asked.steps_before, asked.chain = prospect.steps, prospect.chain
+        if prospect.chain is not None or asked.contract.when_stale is WhenStale.MARK:
+            return True
+        self.end(asked, self._rejected(asked, Cause.FRESHNESS, None, prospect))
+        return False
+
+    def _rejected(
+        self, asked: QueryTicket, cause: Cause, within_s: float | None, prospect: Prospect | None = None
+    ) -> Rejected:
+        """With what would be accepted, as far as that is known."""
+        now_us = self.clock.now_us()
+        left = format_duration(ceil((asked.deadline_us - asked.arrived_us) / SECOND_US) * SECOND_US)
+        why = {
+            Cause.OTHERS: "others would lose more by its work than it would gain",
+            Cause.FRESHNESS: f"its tables cannot be as fresh as it needs ({asked.contract.freshness})",
+            Cause.IMPOSSIBLE: f"it takes longer than {left}, even if nothing is before it",
+            Cause.OVERLOAD: "too much is asked and updated at the moment",
+            Cause.DEADLINE: f"what must be done before it does not leave enough of {left}",
+        }[cause]
+        within_us = None if within_s is None else now_us - asked.arrived_us + ceil(within_s * SECOND_US) + 1
+        if prospect is None or prospect.reading is None:
+            return Rejected(why, cause, within_us)
+        reading, need = prospect.reading, asked.contract.freshness
+        age = None
+        if need.age_us is not None and reading.complete_us is not None:
+            ends_us = now_us + int(min(prospect.run.quantile(0.9), 3600.0) * SECOND_US)
+            age = max(need.age_us, ends_us - reading.complete_us)
+        lag = None if need.lag is None else max(need.lag, reading.lag_at(asked.arrived_us))
+        return Rejected(why, cause, within_us, Freshness(age, lag))
+
+    def _look(self) -> None:
+        """Whether what queries wait for is there; and now and then what the desk makes of the time that passed."""
+        now_us = self.clock.now_us()
         with self._changed:
-            refused = self._steered.admit(asked, options, now_us)
-        return self.policy.choose(asked.contract, options, now_us, asked.arrived_us, refused=refused)
+            waiting = [asked for asked in self._open.values() if asked.status in ("waiting", "queued")]
+        if not waiting:
+            return
+        prospects: dict[int, Prospect] = {}
+        with self._known.lock:
+            applied = self._known.now().applied
+            for asked in waiting:
+                if asked.chain != () and asked.looked_at != applied:
+                    asked.looked_at = applied
+                    prospects[asked.number] = self._assessment.of(asked, now_us)
+            if not prospects and now_us - self._looked_us < _AGAIN_S * SECOND_US and self._applied == applied:
+                return
+            seen = self._assessment.outlook(prospects, False, now_us)
+            self._applied, self._looked_us = applied, now_us
+        with self._changed:
+            for number, prospect in prospects.items():
+                asked_ = self._open.get(number)
+                if asked_ is None or asked_.status == "running" or not self._hopes(asked_, prospect):
+                    seen.chains.pop(number)
+                elif not prospect.chain and asked_.status == "waiting":
+                    fresh = "what it needs is there" if prospect.chain == () else "what it needs will not come"
+                    asked_.moved(now_us, "queued", fresh)
+            self._handle(seen)
 
     def _steer(self) -> None:
         """Let the controller of the policy look when it wants to."""
         now_us = self.clock.now_us()
         with self._changed:
-            due_us = self._steered.due_us()
-            if due_us is not None and now_us >= due_us:
-                self._steered.look(now_us)
-
-    def _begin_waiting(self, asked: QueryTicket, choice: Choice, steps: tuple[RefreshStep, ...], now_us: int) -> None:
-        weights = asked.contract.weights
-        # At the latest. Running sooner only makes it surer that a stale answer is in time: what is that worth?
-        surely = 0.9 if weights.stale < weights.missed else 0.5
-        run_us = int(min(asked.run.quantile(surely), 600.0) * SECOND_US)
-        asked.start_by_us = max(now_us, asked.deadline_us - run_us)
-        asked.moved(now_us, "waiting", choice.why)
-        self._waiting.append(asked)
-        if choice.way is Way.REFRESH:
-            self._refreshing.request(asked, steps, asked.start_by_us, now_us)
-
-    def _look(self, asked: QueryTicket) -> None:
-        """Whether what a waiting query waits for is there, or it cannot wait any longer."""
-        now_us = self.clock.now_us()
-        assert asked.start_by_us is not None
-        with self._known.lock:
-            in_vain = self._weighing.waits_in_vain(asked, now_us)
-        if in_vain is None and now_us < asked.start_by_us:
+            due_us = self._keeper.desk.due_us() if self._keeper.desk is not None else None
+        if due_us is None or now_us < due_us:
             return
-        fresh = in_vain is False
+        with self._known.lock:
+            state = self._known.now()
+            counts = {name: table.counts.updates for name, table in state.tables.items()}
+            seen = self._assessment.outlook({}, True, now_us)
+        before, self._updates_seen = self._updates_seen or counts, counts
+        more = {name: count - before.get(name, 0) for name, count in counts.items() if count > before.get(name, 0)}
         with self._changed:
-            if asked in self._waiting:
-                self._waiting.remove(asked)
-                asked.gain = gain(asked, 1.0 if fresh else 0.0, 1.0)
-                self._enqueue(asked, "what it needs is there" if fresh else "it cannot wait any longer for updates")
+            self._handle(seen)
+            self._handle(TimePassed(now_us, random(), more))
 
-    def _enqueue(self, asked: QueryTicket, what: str) -> None:
-        asked.moved(self.clock.now_us(), "queued", what)
-        self._queue.put(asked)
-        self._lanes.need(sum(1 for _ in self._queue.groups()))
-        self._changed.notify_all()
+    # What the desk decided
+
+    def _handle(self, event: DeskEvent) -> None:
+        """Tell the desk, and do what it says."""
+        for command in self._keeper.handle(event):
+            self._do(command)
+
+    def _do(self, command: DeskCommand) -> None:
+        now_us = self.clock.now_us()
+        match command:
+            case Admit():
+                self._admitted(self._open[command.number], command.chance)
+            case TurnAway():
+                asked = self._open.pop(command.number)
+                asked.way = Way.REJECT
+                rejected = self._rejected(asked, command.cause, command.within_s)
+                asked.why = rejected.why
+                self.end(asked, rejected)
+            case StartQueries():
+                members = [self._open[number] for number in command.numbers]
+                self._assigned.append(Run(members, now_us))
+                for asked in members:
+                    asked.moved(now_us, "running", "on Spark")
+                self._lanes.need(len(self._assigned))
+                self._changed.notify_all()
+            case AskForUpdates():
+                self._to_tell.append((command, self._open[command.number]))
+                self._changed.notify_all()
+            case StretchPeriods():
+                self._to_tell.append(command)
+                self._changed.notify_all()
+
+    def _admitted(self, asked: QueryTicket, chance: float) -> None:
+        asked.chance = chance
+        desk = self._keeper.desk
+        waits = desk is not None and desk.is_waiting(asked.number) and bool(asked.chain)
+        if waits:
+            asked.way = Way.WAIT if all(enough for _, enough in asked.chain or ()) else Way.REFRESH
+        tables = f" ({', '.join(name for name, _ in asked.chain or ())})" if waits else ""
+        asked.why = f"{asked.way}{tables}: {chance:.0%} to succeed"
+        asked.moved(self.clock.now_us(), "waiting" if waits else "queued", asked.why)
+
+    def _write(self) -> None:
+        """What concerns updates goes into the log."""
+        with self._changed:
+            told, self._to_tell = self._to_tell, []
+        for command in told:
+            now_us = self.clock.now_us()
+            if isinstance(command, StretchPeriods):
+                with self.store.write() as conn:
+                    self.store.append(conn, [PeriodsStretched(now_us, tuple(sorted(command.periods.items())))])
+                self._wake()
+                continue
+            asked, until_us = command[1], max(command[0].until_us, now_us + 1)
+            try:
+                self._refreshing.request(asked, asked.steps_before, until_us, now_us)
+            except Exception as error:  # whatever goes wrong with one query, the others go on
+                self.fail(asked, str(error) or type(error).__name__)
+
+    def _tell_log(self, force: bool = False) -> None:
+        with self._changed:
+            told = self._keeper.take(force)
+        self._keeper.tell(told)
 
     def _lapse(self) -> None:
         """Deadlines that have come."""
         now_us = self.clock.now_us()
-        for asked in self._open_queries():
+        for asked in list(self._open.values()):
             if now_us >= asked.deadline_us:
                 started = asked.status == "running"
                 self._leave(asked)
@@ -344,11 +493,10 @@ class Front:
 
     def _leave(self, asked: QueryTicket) -> None:
         """Out of whatever list it is in; what runs for it alone is stopped."""
-        if asked in self._waiting:
-            self._waiting.remove(asked)
         if asked in self._inbox:
             self._inbox.remove(asked)
-        self._queue.drop(asked)
+        for run in [run for run in self._assigned if asked in run.members]:
+            run.members.remove(asked)
         self._lanes.leave(asked)
 
     def prepare(self, lanes: int) -> Callable[[], None]:
@@ -369,16 +517,12 @@ class Front:
             while True:
                 if self._closing:
                     return None
-                members = self._queue.take(self.clock.now_us(), self._lanes.busy_profiles or frozenset())
-                if members:
-                    run = Run(members, self.clock.now_us())
+                if self._assigned:
+                    run = self._assigned.popleft()
                     self._lanes.runs.append(run)
-                    for asked in members:
-                        asked.moved(run.started_us, "running", "on Spark")
-                        self._steered.started(asked, run.started_us)
                     return run
                 self._lanes.idle += 1
-                self._changed.wait(0.2 if len(self._queue) else None)
+                self._changed.wait()
                 self._lanes.idle -= 1
 
     def begins(self, run: Run, reader: Reader) -> bool:
@@ -389,11 +533,10 @@ class Front:
 
     def over(self, run: Run) -> None:
         """Also what gave no answer took time."""
-        took_s = (self.clock.now_us() - run.started_us) / SECOND_US
         with self._changed:
             self._lanes.runs.remove(run)
-            for profile in run.profiles:
-                self._queue.used(profile, took_s / len(run.profiles))
+            if not self._closing:
+                self._handle(RunEnded(self.clock.now_us(), run.first.number))
             self._changed.notify_all()
 
     def pin(self, run: Run) -> tuple[Reading, int]:
@@ -412,7 +555,7 @@ class Front:
             reading = replace(able[0], waiting=self._rows_waiting(conn, state, asked.touched))
             for snapshot in {reading.head, *(version.read_at for version in reading.versions)}:
                 self.catalogue.pin(conn, snapshot, run.group, now_us + HOUR_US)
-            return reading, self._weighing.sizes.of(conn, reading, asked.touched)
+            return reading, self._assessment.sizes.of(conn, reading, asked.touched)
 
     def unpin(self, run: Run) -> None:
         with self.store.write() as conn:
@@ -428,7 +571,7 @@ class Front:
         with self._changed:
             for asked in list(run.members):
                 withhold = asked.contract.when_stale is WhenStale.WITHHOLD
-                if withhold and not is_fresh(asked, reading, now_us):
+                if withhold and not is_fresh(asked, reading, asked.run, now_us):
                     self._lanes.leave(asked)
                     lag = reading.lag_at(asked.arrived_us)
                     self.end(asked, Stale(now_us - asked.arrived_us, reading.complete_us, lag, True), reading)
@@ -440,14 +583,18 @@ class Front:
         took_s = (finished_us - run.started_us) / SECOND_US
         with self._changed:
             if size_bytes is not None:
-                self.predictor.observe(run.first.shape, size_bytes, took_s)
+                if run.cold and self.settings.cold_s:
+                    self._keeper.was_cold(took_s - run.first.run.mean_s)
+                else:
+                    self.predictor.observe(run.first.shape, size_bytes, took_s)
                 self._kept.put(run.first, reading, rows)
-                self._steered.worked(took_s)
             for asked in list(run.members):
                 within = replace(asked.contract, within_us=asked.deadline_us - asked.arrived_us)
                 lag = reading.lag_at(asked.arrived_us)
                 outcome = judged(within, asked.arrived_us, finished_us, reading.complete_us, lag)
                 shared = size_bytes is None or asked is not run.first
+                if not reading.newest:
+                    asked.way = Way.OLDER
                 self.end(asked, outcome, reading, None if isinstance(outcome, DeadlineMissed) else rows, shared)
             run.members.clear()
 
@@ -486,7 +633,8 @@ class Front:
                 self._ended(asked)
 
     def _ended(self, asked: QueryTicket, how: Ending | None = None) -> None:
-        self._steered.ended(asked, self.clock.now_us(), how)
+        if self._open.pop(asked.number, None) is not None and not self._closing:
+            self._handle(QueryWent(self.clock.now_us(), asked.number, how))
         self._register.ended()
 
     @property

@@ -18,7 +18,6 @@ from penstock.engine.desk.result_files import delete
 from penstock.engine.desk.sources import Sources
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.updates.executor import explain_error
-from penstock.model.time import SECOND_US
 
 if TYPE_CHECKING:
     from penstock.engine.desk.front import Front
@@ -33,13 +32,12 @@ class Run:
     group: str = field(default_factory=lambda: f"query-{uuid.uuid4().hex[:12]}")
     # On which it runs, once it does.
     reader: Reader | None = None
+    # Whether it was the first that its lane answers.
+    cold: bool = False
 
     def __post_init__(self) -> None:
         self.first = self.members[0]
         self.profiles = tuple(asked.profile for asked in self.members)
-
-    def left_s(self, now_us: int) -> float:
-        return max(0.05, self.first.run.mean_s - (now_us - self.started_us) / SECOND_US)
 
     def stop(self) -> None:
         if self.reader is not None:
@@ -59,6 +57,8 @@ class Lanes:
         # Lanes that wait for work.
         self.idle = 0
         self.runs: list[Run] = []
+        # Lanes that have answered something.
+        self.warm = 0
         self._ready = threading.Semaphore(0)
 
     def prepare(self, count: int) -> None:
@@ -72,10 +72,13 @@ class Lanes:
 
     def need(self, work: int) -> None:
         """So many runs wait: lanes begin with the first queries, as not everyone who could ask does."""
-        most = self._count + self._more if len(self.runs) >= self._count else self._count
-        while self.idle < work and len(self._threads) < most:
+        while self.idle < work and len(self._threads) < self._count + self._more:
             self._begin(False)
             work -= 1
+
+    @property
+    def cold(self) -> int:
+        return max(0, self._count - self.warm)
 
     def _begin(self, at_once: bool) -> None:
         name = f"penstock-query-{len(self._threads)}"
@@ -83,13 +86,6 @@ class Lanes:
         thread.daemon = True
         self._threads.append(thread)
         thread.start()
-
-    @property
-    def busy_profiles(self) -> frozenset[str] | None:
-        """Whose queries have to wait; None if there is room for all."""
-        if len(self.runs) < self._count:
-            return None
-        return frozenset(name for run in self.runs for name in run.profiles)
 
     def close(self) -> None:
         for run in list(self.runs):
@@ -108,6 +104,7 @@ class Lanes:
     def _work(self, at_once: bool) -> None:
         front = self._front
         reader: Reader | None = None
+        answered = 0
         try:
             if at_once:
                 reader = self._started()
@@ -115,12 +112,17 @@ class Lanes:
             while (run := front.next_run()) is not None:
                 try:
                     reader = reader or self._make()
+                    run.cold = answered == 0
                     self._answer(reader, run)
+                    answered += 1
+                    self.warm += answered == 1
                 except Exception as error:
                     for asked in list(run.members):
                         front.fail(asked, explain_error(error))
                     if reader is not None and not reader.is_alive:
                         reader.close()
+                        self.warm -= answered > 0
+                        answered = 0
                         reader = None if front.is_closing else self._started()
                 finally:
                     # Until a lane is ready again, the profiles whose query ended it count as busy.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,10 +13,10 @@ from penstock.control.query_inputs import Touched
 from penstock.declare.sql.read import ReadQuery
 from penstock.engine.desk.answer import Answer
 from penstock.engine.desk.question import ResultRows
-from penstock.model.time import SECOND_US
-from penstock.queries.choice import Choice, Way
 from penstock.queries.contract import Contract
-from penstock.queries.estimate import AT_ONCE, Estimate
+from penstock.queries.desk import Chain
+from penstock.queries.estimate import AT_ONCE, Estimate, RefreshStep
+from penstock.queries.outcome import Way
 from penstock.queries.predict import PlanShape
 
 Status = Literal["asked", "waiting", "queued", "running", "done", "failed", "withdrawn"]
@@ -54,15 +54,14 @@ class QueryTicket:
     status: Status = "asked"
     way: Way = Way.NOW
     why: str = ""
-    # What was weighed when it was decided.
-    choice: Choice | None = field(default=None, repr=False)
     run: Estimate = AT_ONCE
-    # What running it promises, over letting its deadline pass.
-    gain: float = 1.0
-    # The state of the log when it was last seen whether what it waits for is there.
+    # The updates that it waits for; None: no update makes it as fresh as it needs.
+    steps_before: tuple[RefreshStep, ...] = ()
+    chain: Chain = ()
+    # The state of the log when that was last seen.
     looked_at: int = -1
-    # It does not wait for updates any longer than this.
-    start_by_us: int | None = None
+    # That it would be answered in time, and fresh, as it seemed when it was admitted.
+    chance: float | None = None
     answer: Answer | None = None
     error: str | None = None
     ended_us: int | None = None
@@ -178,92 +177,5 @@ class Register:
                 self._with_rows.remove(oldest)
 
 
-# Queries that are ready to run, and which goes next: profiles in turn, as their shares say; of one profile the query with the
-# earliest deadline. What nobody gains by (an answer that can only be stale, where that is worth nothing) goes last. Queries that ask the same go together, so costs follow the number of different questions.
-
-
 def _rows(asked: QueryTicket) -> ResultRows | None:
     return asked.answer.found if asked.answer is not None else None
-
-
-class QueryQueue:
-    """Not safe for threads: the front holds its lock around it."""
-
-    def __init__(self, shares: Mapping[str, float]) -> None:
-        self._shares = shares
-        # Those that ask the same, earliest deadline first.
-        self._groups: dict[tuple[object, ...], list[QueryTicket]] = {}
-        # Seconds that each profile has used, over its share. Who was away does not come back with a credit.
-        self._used: dict[str, float] = {}
-        self._active: dict[str, int] = {}
-
-    def __iter__(self) -> Iterator[QueryTicket]:
-        return (asked for group in self._groups.values() for asked in group)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
-
-    def groups(self) -> Iterator[list[QueryTicket]]:
-        return iter(self._groups.values())
-
-    def put(self, asked: QueryTicket) -> None:
-        name = asked.profile
-        if not self._active.get(name):
-            active = [self._used.get(other, 0.0) for other, count in self._active.items() if count]
-            self._used[name] = max(self._used.get(name, 0.0), min(active, default=0.0))
-        self._active[name] = self._active.get(name, 0) + 1
-        group = self._groups.setdefault(asked.same, [])
-        group.append(asked)
-        if len(group) > 1 and group[-2].deadline_us > asked.deadline_us:
-            group.sort(key=lambda one: (one.deadline_us, one.number))
-
-    def drop(self, asked: QueryTicket) -> None:
-        group = self._groups.get(asked.same, [])
-        if asked in group:
-            group.remove(asked)
-            self._active[asked.profile] -= 1
-            if not group:
-                del self._groups[asked.same]
-
-    def used(self, profile: str, seconds: float) -> None:
-        self._used[profile] = self._used.get(profile, 0.0) + seconds / self._shares.get(profile, 1.0)
-
-    def take(self, now_us: int, busy: Collection[str] = ()) -> list[QueryTicket]:
-        """The next query and all that ask the same, unless only profiles that are `busy` ask it; empty if none could still end in time."""
-        best: tuple[bool, float, int, int] | None = None
-        chosen: list[QueryTicket] = []
-        for group in self._groups.values():
-            # The last may have time where the first has none; then the group runs for the last.
-            if not _can_end(group[-1], now_us):
-                continue
-            profiles = {asked.profile for asked in group}
-            if busy and profiles <= set(busy):
-                continue
-            used = min(self._used.get(name, 0.0) for name in profiles)
-            key = (_gains(group) <= 0, used, group[0].deadline_us, group[0].number)
-            if best is None or key < best:
-                best, chosen = key, group
-        chosen = list(chosen)
-        for asked in chosen:
-            self.drop(asked)
-        return chosen
-
-    def ahead_s(self, deadline_us: int) -> float:
-        """The work of those that would go before one with this deadline."""
-        return sum(
-            group[0].run.mean_s
-            for group in self._groups.values()
-            if group[0].deadline_us <= deadline_us and _gains(group) > 0
-        )
-
-    def work_s(self) -> float:
-        return sum(group[0].run.mean_s for group in self._groups.values())
-
-
-def _gains(group: Sequence[QueryTicket]) -> float:
-    return sum(asked.gain for asked in group)
-
-
-def _can_end(asked: QueryTicket, now_us: int) -> bool:
-    """Whether it is not hopeless: starting what cannot end in time takes time from what can."""
-    return asked.run.chance((asked.deadline_us - now_us) / SECOND_US) > 0.1

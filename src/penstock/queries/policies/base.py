@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates
+from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, Waiting
 
 # The two checks of admission control (Qu, Labrinidis, Mossé 2006, Sec. 3.3). Both look at the queries that wait, as the paper's do.
 #
@@ -115,6 +115,9 @@ class BasePolicy:
     def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
         """What is done for one query now."""
         return query if lane and situation.may_start(query) else None
+
+    def planned(self, situation: QuerySituation, memory: Any) -> Waiting:
+        return [entry for entry in situation.waiting if entry[1] not in situation.running]
 
     def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
         return None

@@ -21,7 +21,7 @@ from math import exp, inf, log
 from typing import Any
 
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.plan import alone, chance, is_late, timeline, work_s
+from penstock.queries.plan import alone, chance, is_late, protected, timeline, work_s
 from penstock.queries.policies.base import BasePolicy, first_refresh
 from penstock.queries.situation import Items, Next, Query, QuerySituation, Step, Updates, Waiting
 
@@ -128,11 +128,16 @@ class MaxSatisfaction(BasePolicy):
             ]:
                 del memory.spare[other.id]
                 memory.put(other)
+        own, left = alone(situation, query), query.deadline_s - situation.now_s
         if weights.missed <= weights.rejected:
+            able = situation.run(query) if situation.takes_stale(query) else own
+            if weights.missed == weights.rejected and able.chance(left + 1e-9) < _SOME:
+                # Told at once, it costs no more than told at its deadline.
+                self._fit(situation, memory)
+                return Cause.IMPOSSIBLE
             memory.put(query)
             self._fit(situation, memory)
             return None
-        own, left = alone(situation, query), query.deadline_s - situation.now_s
         cause = None
         if own.chance(left + 1e-9) < _HOPELESS:
             cause = Cause.IMPOSSIBLE
@@ -172,6 +177,11 @@ class MaxSatisfaction(BasePolicy):
 
     def changed(self, situation: QuerySituation, memory: Plan) -> None:
         memory.sound = False
+
+    def planned(self, situation: QuerySituation, memory: Plan) -> Waiting:
+        if not memory.sound:
+            self._fit(situation, memory)
+        return list(memory.kept)
 
     def started(self, situation: QuerySituation, query: Query, memory: Plan) -> None:
         memory.drop(query)
@@ -255,7 +265,10 @@ class MaxSatisfaction(BasePolicy):
             return last, None
         shares = Shares(situation, kept)
         rated: list[tuple[float, int, float]] = []
+        spared = protected(some, situation)
         for place, (_, _, query) in enumerate(some):
+            if query.profile in spared:
+                continue
             share = shares.of(query, *scarcity)
             worth = query.weights.success + (query.weights.rejected if query is new else query.weights.missed)
             rated.append((-share / worth, place, share))
@@ -335,7 +348,9 @@ class MaxSatisfaction(BasePolicy):
                 own = alone(situation, query)
                 likely = own.chance(deadline - situation.now_s) if own.spread_s else 1.0
                 cost = shares.of(query) / ((weights.success + weights.missed) * max(likely, 0.01))
-                if cost < least and self._delays(situation, query, what) <= slack:
+                # Where a miss costs no more than being rejected, the cheapest goes also if another is late by it: that one is dearer.
+                careful = situation.preempts or weights.missed > weights.rejected
+                if cost < least and (not careful or self._delays(situation, query, what) <= slack):
                     best, least = what, cost
             if place < len(ends):
                 slack = min(slack, deadline - situation.now_s - ends[place][0])
