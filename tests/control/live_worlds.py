@@ -160,7 +160,7 @@ class Live(Simulation):
         name = self.chance.choice(list(self.specs))
         low, high = self.begin_us[name], self.fresh[name].fresh_us
         if high > low:
-            self.apply(BackfillRequested(now, name, ((low, self.chance.randint(low + 1, high)),), size_bytes=1000))
+            self.apply(BackfillRequested(now, name, ((low, self.chance.randint(low + 1, high)),)))
 
     def _restarts(self, now: int) -> None:
         self._given_up |= {running.job.id for running in self.controller.state.busy.values()}

@@ -84,20 +84,24 @@ def test_the_lean_loop_does_what_the_controller_does(seed: int, joins: bool) -> 
     assert (fast.events, fast.updates, fast.utilisation) == (slow.events, slow.updates, slow.utilisation)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_both_chop_loads(seed: int) -> None:
-    """The controller chops what base tables load; views are cut only between partitions, so they are left out here."""
+@pytest.mark.parametrize("seed", range(40))
+def test_both_chop(seed: int) -> None:
+    """What base tables load, and what views take up: anywhere, however long the partitions are."""
     chance = Random(500 + seed)
-    tables = tuple(t for t in tree(chance) if t.is_base)
-    scenario = Scenario(tables, tracks=1, horizon_s=3000, jitter=0.5, slowdown=Slowdown(5, 800))
-    policy = find_policy(("max-benefit", "fifo", "edf-p")[seed % 3] + f" / chop={1 + seed % 4}")
+    tables = tuple(t for t in tree(chance, several_sources=seed % 2 == 0) if t.is_base or seed % 3)
+    tables = tuple(t if t.is_base else replace(t, beta=chance.choice((0.05, 0.4))) for t in tables)
+    partition = chance.choice(("minute", "10 minutes", "hour", "day"))
+    scenario = Scenario(tables, tracks=1, horizon_s=3000, jitter=0.5, slowdown=Slowdown(5, 800), partition=partition)
+    policy = find_policy(
+        ("max-benefit", "fifo", "edf-p", DEFAULT)[seed % 4] + f" / chop={1 + seed % 4}" * (seed % 4 < 3)
+    )
     slow = runtime.simulate(scenario, policy, seed, trace=True)
     assert lean.simulate(scenario, policy, seed, trace=True).trace == slow.trace
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_simulated_is_what_the_controller_does(seed: int) -> None:
-    """With everything on: views, partitions, chopping. Where the lean loop would cut views, it does not stand in."""
+    """With everything on: views, partitions, chopping."""
     chance = Random(2000 + seed)
     tables = tuple(
         replace(t, alpha_s=chance.choice((0.01, 0.2, 3)), beta=chance.choice((0.0, 0.1, 0.3)))
@@ -114,17 +118,6 @@ def test_what_is_simulated_is_what_the_controller_does(seed: int) -> None:
     name = DEFAULT if seed % 2 else POLICIES[seed % len(POLICIES)] + chance.choice(("", " / chop=2", " / chop=3..10"))
     found = lean.run(scenario, name, seed, trace=True)
     assert found.trace == runtime.simulate(scenario, find_policy(name), seed, trace=True).trace
-
-
-def test_the_lean_loop_stands_in_where_no_view_is_cut() -> None:
-    base, view = SimTable("a", period_s=60, beta=0.1), SimTable("v", ("a",), beta=0.1)
-    for tables, policy, cut in (
-        ((base,), DEFAULT, False),
-        ((base, view), "fifo", False),
-        ((base, view), DEFAULT, True),
-        ((base, replace(view, beta=0.0)), "fifo / chop=2", False),
-    ):
-        assert lean.cuts_views(Scenario(tables), find_policy(policy)) is cut
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -61,7 +61,7 @@ class Controller:
 
     def _set_policy(self) -> None:
         self.policy = bound(self._given or find_policy(self.state.policy), self.state.graph)
-        graph = self.state.graph
+        graph = self._bound_to = self.state.graph
         can = powers(self.policy)
         self.state.follow_policy(can.cuts(graph), can.weights_in(graph), can.kept)
         self.ready = can.no_jobs()
@@ -119,6 +119,7 @@ class Controller:
             if self._follows is not None:
                 self._begin(event.at_us)
             return
+        graph = self.state.graph
         state = self.state
         before = state.take_touched()
         ended = self._ending(event)
@@ -136,6 +137,8 @@ class Controller:
             for name in self._owed(recovering):
                 self._tell(Fact(event.at_us, name, "owed", 0))
         state.touch(before)
+        if state.graph is not graph:  # how often a feed delivers is known now
+            self._set_policy()
 
     def _owed(self, before: Mapping[str, Recovering]) -> list[str]:
         """The tables that an outage reached which is over now, as policies know them."""
@@ -271,6 +274,8 @@ class Controller:
         """Ask again about the tables that an event touched, those with late work below them, and those whose pause or
         hold is over. Everything else is as ready as it was: what is known here never depends on when it was asked."""
         state = self.state
+        if state.graph is not self._bound_to:  # how often a feed delivers is known now
+            self._set_policy()
         touched = state.take_touched()
         names = set(touched)
         for name in touched:

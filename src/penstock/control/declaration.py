@@ -97,7 +97,10 @@ class Declaration:
         self.former_policy = name if self.policy != name else ""
 
     def declared(self, event: WarehouseDeclared) -> None:
-        promised, self.ledger.graph = self.ledger.graph.feeds, Graph(event.feeds, event.tables)
+        promised, self.ledger.graph = (
+            self.ledger.graph.feeds,
+            Graph(event.feeds, event.tables, self.ledger.graph.learned_us),
+        )
         before_policy = self.policy
         self.name_policy(event.policy)
         if self.policy != before_policy or self.former_policy:

@@ -195,8 +195,6 @@ class BackfillRequested:
     # Whether what reads the table follows, or waits for another reason.
     downstream: bool = True
     deadline_us: int | None = None
-    # How much there is to read for it, as the one who asked found: the measure of what it will cost.
-    size_bytes: int = 0
     by: str = ""
     kind: Literal["backfill-requested"] = "backfill-requested"
 

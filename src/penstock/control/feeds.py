@@ -13,6 +13,9 @@ from penstock.requests.job import PublishedTable
 from penstock.requests.ledger import Ledger
 from penstock.requests.tablestate import TableState, lag_us
 
+# A feed delivers at another period than is known if it is so many times longer or shorter.
+_OTHERWISE = 1.2
+
 
 @dataclass(slots=True)
 class FeedState:
@@ -83,8 +86,20 @@ class Feeds:
             return
         if delivery:
             known.heard.file(at_us)
+            self._learn(feed, known)
         elif known.heard.last_us is not None:
             known.heard.last_us = max(at_us, known.heard.last_us)
+
+    def _learn(self, feed: str, known: FeedState) -> None:
+        """Where nobody said how often a feed delivers, go by what it does: deadlines, lengths of cuts and costs of periods
+        follow. Small differences change nothing, as plans would change with them."""
+        graph = self.ledger.graph
+        if not graph.feeds[feed].guessed or (rhythm := known.heard.rhythm()) is None:
+            return
+        before = graph.learned_us.get(feed)
+        if before is None or not before < _OTHERWISE * rhythm.period_us < _OTHERWISE * _OTHERWISE * before:
+            self.ledger.graph = graph.with_learned(feed, rhythm.period_us)
+            self.ledger.touched.update(self.ledger.tables)
 
     def note_ages(self, state: TableState, publication: PublishedTable, arrived_us: int) -> None:
         """How old the newest records of a load were when they came."""

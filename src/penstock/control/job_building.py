@@ -8,6 +8,7 @@ from penstock.control.labels import reflected
 from penstock.control.readiness import (
     complete_after,
     files_to_load,
+    news_of,
     pieces_to_load,
     ready_job,
     ready_work,
@@ -42,17 +43,19 @@ def build_job(state: State, table: TableState, ready: ReadyJob, number: int, tak
     if take is not None and spec.group is None:
         ready = ready_job(state, table, take=take) or ready
     if spec.is_base:
+        files = files_to_load(state, table, take)
         return Job(
             identity,
             spec.name,
             "load",
             state.snapshot,
-            files=files_to_load(state, table, take),
+            files=files,
             pieces=pieces_to_load(state, table, take),
             complete_us=table.edge_us if table.anew == "rows" else None,
             withdrawn=() if table.anew == "rows" else tuple(sorted(table.withdrawn)),
             anew=table.anew,
             amount=ready.amount,
+            fresh=sum(file.size_bytes for file in files),
             expected_s=ready.expected_s,
             attempt=table.attempt + 1,
         )
@@ -86,6 +89,7 @@ def _derive(state: State, table: TableState, identity: str, ready: ReadyJob, tak
         complete_us=complete_us,
         reflects=reflected(state, table, partitions_of(pieces), complete_us if flows else END_US),
         amount=ready.amount,
+        fresh=news_of(table, work),
         expected_s=ready.expected_s,
         attempt=table.attempt + 1,
         anew=table.anew,

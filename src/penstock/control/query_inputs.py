@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
+from penstock.control.amounts import pending_bytes
 from penstock.control.state import State
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
 from penstock.model.time import SECOND_US
@@ -120,7 +121,7 @@ def _is_under_way(state: State, table: TableState, refreshed: Set[str]) -> bool:
 def _cost(state: State, table: TableState) -> Estimate:
     cost = state.cost_of(table.table.name)
     usual = cost.x / cost.weight if cost.weight else 0.0
-    expected = cost.expected_s(max(table.amount, usual))
+    expected = cost.expected_s(max(pending_bytes(state, table), usual))
     return Estimate(expected, max(cost.spread_s, 0.2 * expected))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import ceil
 
+from penstock.control.amounts import of_load, of_view, pending_bytes
 from penstock.control.state import State
 from penstock.model.cost import WORTH_A_START, CostModel
 from penstock.model.freshness import out_of_reach
@@ -94,23 +95,21 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     spec = table.table
     name = spec.name
     release = END_US
-    amount = table.amount
     if spec.is_base:
         pieces = pieces_to_load(state, table, take)
         if not (table.files or pieces or table.withdrawn or table.anew):
             return _upkeep(table)
         files = files_to_load(state, table, take)
         release = files[0].arrived_us if files else state.now_us
-        amount = _amount_of_files(table, files, pieces)
+        amount = of_load(state, table, files, pieces)
         gain = _gain_of_files(state, table, files)
     else:
         work = work or ready_work(state, table, take)
         pieces = work.pieces
         if not pieces:
             return _upkeep(table, to_be_emptied(state, table, work))
-        gain = _gain(table, pieces)
-        if spec.chop is not None or name in state.chops or take is not None or name in state.awaited:
-            amount *= _part(table, work)
+        gain = _gain(table, pieces, work.cut_us)
+        amount = of_view(state, table, pieces, news_of(table, work))
     late = 0
     late_total = 0
     for piece in pieces:
@@ -143,12 +142,14 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
     )
 
 
-def _part(table: TableState, work: Work) -> float:
-    """What part of all that is pending some work is."""
+def news_of(table: TableState, work: Work) -> float:
+    """How much of what its sources added some work of a view takes up: in whole bytes, so that nothing is left of all of it."""
     if work.cut_us is not None and table.seen_us is not None and table.edge_us is not None:
-        return (work.cut_us - table.edge_us) / (table.seen_us - table.edge_us)
-    pending = table.needs.domain().count(table.table.grain)
-    return min(1.0, partitions_of(work.pieces).count(table.table.grain) / pending)
+        return round(table.amount * (work.cut_us - table.edge_us) / (table.seen_us - table.edge_us))
+    made, every = partitions_of(work.pieces), table.needs.domain()
+    if made == every:
+        return table.amount
+    return round(table.amount * min(1.0, made.count(table.table.grain) / every.count(table.table.grain)))
 
 
 def _asked_by(state: State, pieces: tuple[Piece, ...]) -> int:
@@ -241,30 +242,21 @@ def pieces_to_load(state: State, table: TableState, take: int | None = None) -> 
     )
 
 
-def _amount_of_files(table: TableState, files: tuple[FeedFile, ...], pieces: tuple[Piece, ...]) -> float:
-    """How much a load reads: of what is pending besides the files, the part that its partitions are."""
-    every, made = table.needs.domain(), partitions_of(pieces)
-    if made == every and len(files) == len(table.files):
-        return table.amount
-    besides = max(0.0, table.amount - sum(file.size_bytes for file in table.files.values())) if made else 0.0
-    part = made.count(table.table.grain) / every.count(table.table.grain) if made else 0.0
-    return besides * part + sum(file.size_bytes for file in files)
-
-
 def _gain_of_files(state: State, table: TableState, files: tuple[FeedFile, ...]) -> int:
-    """How much fresher a base table gets: its files hold about what happened since the last one that was loaded."""
+    """How much fresher a base table gets: its files hold about what happened since the last one that was loaded. One that
+    comes besides, as late rows do, adds nothing to that: however many come, all together bring what has happened."""
     if not files:
         return 0
-    period = state.graph.periods_us[table.table.name]
     if table.last_arrival_us is None:
-        return len(files) * period
-    return max(period, files[-1].arrived_us - table.last_arrival_us)
+        return len(files) * state.graph.periods_us[table.table.name]
+    return max(1, files[-1].arrived_us - table.last_arrival_us)
 
 
-def _gain(table: TableState, pieces: tuple[Piece, ...]) -> int:
+def _gain(table: TableState, pieces: tuple[Piece, ...], cut_us: int | None) -> int:
     after = complete_after(table, pieces)
     if after is None:
         return 0
+    after = after if cut_us is None else min(after, cut_us)
     before = table.edge_us if table.edge_us is not None else max(pieces[0].start_us, after - _YEAR_US)
     return max(0, after - before)
 
@@ -312,6 +304,9 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
         pieces, cut_us = _cut(state, table, pieces, reach_us)
     elif hurried and take is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, hurried, _most(state, table, take) or 1))]
+    elif take is None and (reach_us := _worth_us(state, table, pieces)) is not None:
+        if reach_us < (table.seen_us or reach_us):
+            pieces, cut_us = _cut(state, table, pieces, reach_us)
     elif not whole and (most := _most(state, table, take)) is not None:
         pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
     return Work(
@@ -327,13 +322,35 @@ def _reach_us(state: State, table: TableState, take: int) -> int | None:
     return reach if reach < table.seen_us else None
 
 
+def _worth_us(state: State, table: TableState, pieces: list[Piece]) -> int | None:
+    """Up to when an update goes that the policy cuts, where nothing but new rows is folded in: as many periods of data as it says,
+    or as much as is worth a start. None if it can only be cut between partitions."""
+    name = table.table.name
+    cut = state.chops.get(name)
+    if cut is None or table.edge_us is None or table.seen_us is None or table.table.chop is not None:
+        return None
+    ahead_us = table.seen_us - table.edge_us
+    if ahead_us <= 0 or not (cuttable(state.graph, name) and all(piece.need.append for piece in pieces)):
+        return None
+    cost = state.cost_of(name)
+    start_up_s = cost.expected_s(0.0)
+    data_s = cost.expected_s(table.amount) - start_up_s
+    if data_s <= 0:
+        return table.seen_us
+    periods = _periods(state, table, cut, table.amount, ahead_us)
+    worth_us = WORTH_A_START * start_up_s * ahead_us / data_s
+    return table.edge_us + max(int(periods * state.graph.periods_us[name]), round(worth_us))
+
+
 def _cut(state: State, table: TableState, pieces: list[Piece], reach_us: int) -> tuple[list[Piece], int | None]:
     """The pieces with the rows between the edge and some time, and that time: a backlog is done in steps of the same size,
     however long the partitions are. Where a source cannot be cut there, the last partition is made as a whole."""
     grain = table.table.grain
     every = partitions_of(pieces)
     assert table.edge_us is not None
-    begin = BEGIN_US if grain is WHOLE else grain.floor(table.edge_us)
+    # Late rows that are folded in are few: they go along.
+    folded = all(piece.need.append for piece in pieces)
+    begin = BEGIN_US if grain is WHOLE or folded else grain.floor(table.edge_us)
     end = END_US if grain is WHOLE else grain.shift(grain.floor(reach_us - 1), 1)
     taken = [Piece(*piece) for piece in table.needs.within(every.within(begin, end))]
     edges = state.source_edges(table.table.name)
@@ -349,7 +366,9 @@ def cuttable(graph: Graph, name: str) -> bool:
     alone = table.group is None and table.leader is None and name not in graph.followers
     flows = graph.has_time[name] and not (table.anywhere or graph.fluid[name]) and name not in graph.chained
     feeds = (graph.tables[origin].feed for origin in graph.origins[name])
-    guessed = table.period_us is None and any(graph.feeds[feed].guessed for feed in feeds if feed is not None)
+    guessed = table.period_us is None and any(
+        graph.feeds[feed].guessed and feed not in graph.learned_us for feed in feeds if feed is not None
+    )
     return not table.is_base and alone and flows and table.when == "continuous" and not guessed
 
 
@@ -364,12 +383,20 @@ def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
 
 
 def _most(state: State, table: TableState, take: int | None) -> int | None:
-    return most_at_once(state, table, table.needs.domain().count(table.table.grain), table.amount, take)
+    if table.table.name not in state.chops:
+        return most_at_once(state, table, 1, 0.0, take)
+    pending = table.needs.domain().count(table.table.grain)
+    folded = all(need.append for _, _, need in table.needs.pieces())
+    ahead = table.seen_us - table.edge_us if folded and table.seen_us and table.edge_us else 0
+    return most_at_once(state, table, pending, pending_bytes(state, table), take, ahead)
 
 
-def most_at_once(state: State, table: TableState, pending: int, amount: float, take: int | None = None) -> int | None:
+def most_at_once(
+    state: State, table: TableState, pending: int, amount: float, take: int | None = None, stretch_us: int = 0
+) -> int | None:
     """How many of the pending partitions one job may make: as declared; what `take` periods of data fill; what the policy's
-    `chop` periods fill, or as many as are worth a start. At least one."""
+    `chop` periods fill, or as many as are worth a start. At least one. The amount is the data of a stretch of time, or of all
+    these partitions."""
     spec = table.table
     if spec.grain is WHOLE:
         return spec.chop
@@ -381,9 +408,8 @@ def most_at_once(state: State, table: TableState, pending: int, amount: float, t
         parts = max(1, sum(bool(state.tables[name].needs) for name in state.graph.grouped_with(spec.name)))
         worth = _worth_a_start(state.cost_of(spec.name), pending, amount, parts)
         if worth is not None:
-            ahead = (table.seen_us or 0) - (table.edge_us or 0) if table.seen_us and table.edge_us else 0
-            stretch_us = ahead if ahead > 0 else pending * _length_us(spec)
-            limits.append(max(worth, _filled(state, spec, _periods(state, table, cut, amount, stretch_us))))
+            every_us = stretch_us if stretch_us > 0 else pending * _length_us(spec)
+            limits.append(max(worth, _filled(state, spec, _periods(state, table, cut, amount, every_us))))
     return min(limits, default=None)
 
 

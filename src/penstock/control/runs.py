@@ -123,7 +123,7 @@ class Runs:
                     # Something changed after the decision, which the job will not see.
                     state.needs.add(here, need.rest(job.pin, job.edge_us, event.at_us))
         self._rest(state, job)
-        state.amount = max(0.0, state.amount - job.amount) if state.needs or state.files else 0.0
+        state.amount = max(0.0, state.amount - job.news) if state.needs or state.files else 0.0
 
     def _rest(self, state: TableState, job: Job) -> None:
         """What a job leaves that goes up to some time inside of a partition."""
@@ -176,7 +176,9 @@ class Runs:
             amount = sum(each.amount for each in job.each)
             self.ledger.cost_of(job.table).observe(amount, event.seconds)
             if (periods := self._periods(state, job)) and amount:
-                self.ledger.cost_of(job.table).observe_period(amount / periods)
+                # What is read again in any case is read once, however many periods there are.
+                news = sum(each.news for each in job.each)
+                self.ledger.cost_of(job.table).observe_period(amount - news + news / periods)
             self._worked(job, event.seconds)
         state.counts.updates += 1
         state.counts.busy_s += event.seconds / together
@@ -309,6 +311,7 @@ class Runs:
         state.small_files += publication.files
         if self._is_restated(state, publication, job):
             state.restated.note(at_us, self._came(job))
+        self._measure(state, publication, job)
         begin = publication.begin_us
         if begin is None and not state.table.is_origin:
             begin = self.ledger.begin(name)  # no rows as yet, but that is known from there on
@@ -330,6 +333,16 @@ class Runs:
             self._less_is_left(state, publication.left, at_us)
         if self.ledger.graph.out[name]:
             self.propagation.tell_readers(state, self._change(name, publication, job, at_us))
+
+    def _measure(self, state: TableState, publication: PublishedTable, job: Job) -> None:
+        """How much the table holds now."""
+        if publication.append:
+            delivered = 0 if job.pieces else sum(file.size_bytes for file in job.files)
+            state.volume.added(publication.size_bytes, delivered)
+        else:
+            timed = self.ledger.graph.has_time[publication.table] and state.table.grain is not WHOLE
+            changed = PartitionSet.of(*publication.changed).hull(state.table.grain) if timed else EVERYTHING
+            state.volume.replaced(state.has_us, changed, publication.size_bytes)
 
     def _less_is_left(self, state: TableState, left: Interval, at_us: int) -> None:
         """A base table is complete as far as the rows tell that it has, not those that were taken back."""
@@ -482,7 +495,7 @@ class Runs:
             need = self.backfills.still_wanted(piece.need)
             if need is not None:
                 self.ledger.require(state, PartitionSet.of(grain.hull(piece.start_us, piece.end_us)), need)
-        state.amount += job.amount
+        state.amount += job.news
         self.backfills.settle_work(state, (number for piece in job.pieces for number in piece.need.requests), at_us)
         self.ledger.touched.add(state.table.name)
 

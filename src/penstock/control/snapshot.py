@@ -24,7 +24,7 @@ from penstock.requests.tablestate import Running, TableState
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 20
+FORMAT = 21
 
 _FEED, _TABLE, _RUNNING, _REQUEST = codec(Feed), codec(TableState), codec(Running), codec(UserRequest)
 _ASIDE, _FAULT = codec(QuarantinedFile), codec(Fault)
@@ -50,6 +50,7 @@ def dump(state: State) -> dict[str, Any]:
         "format": FORMAT,
         **{name: getattr(_part(state, part), name) for part, names in _COUNTERS.items() for name in names},
         "feeds": [_FEED.write(feed) for feed in state.graph.feeds.values()],
+        "learned_us": dict(state.graph.learned_us),
         "tables": [_TABLE.write(table) for table in state.tables.values()],
         "retired": [_TABLE.write(table) for table in state.retired.values()],
         "former": sorted(state.former),
@@ -90,7 +91,7 @@ def load(data: dict[str, Any]) -> State:
         if busy is not None and table.running is not None and busy.job.table == table.table.name:
             # One thing, not two; but other tables of a group have a running job of their own beside it.
             table.running = busy if busy.job.id == table.running.job.id else table.running
-    ledger.graph = Graph(map(_FEED.read, data["feeds"]), (table.table for table in tables))
+    ledger.graph = Graph(map(_FEED.read, data["feeds"]), (table.table for table in tables), data["learned_us"])
     ledger.tables = {table.table.name: table for table in tables}
     files.retired = {table.table.name: table for table in map(_TABLE.read, data["retired"])}
     ledger.former = set(data["former"])

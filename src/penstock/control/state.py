@@ -257,7 +257,7 @@ class State:
             downstream=event.downstream,
             deadline_us=event.deadline_us,
         )
-        self.backfills.ask(request, event.ranges, event.size_bytes)
+        self.backfills.ask(request, event.ranges)
 
     def _refresh_requested(self, event: RefreshRequested) -> None:
         for name, intervals in event.wanted:

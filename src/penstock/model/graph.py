@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import cached_property
 
 from penstock.model.freshness import uncut
@@ -23,8 +24,14 @@ class CycleError(ValueError):
 class Graph:
     """Immutable after construction. A table may read its own earlier partitions; any other cycle is an error."""
 
-    def __init__(self, feeds: Iterable[Feed], tables: Iterable[Table]) -> None:
+    def __init__(
+        self, feeds: Iterable[Feed], tables: Iterable[Table], learned_us: Mapping[str, int] | None = None
+    ) -> None:
         self.feeds = {feed.name: feed for feed in feeds}
+        # Of feeds whose period nobody said, the one that was learned.
+        self.learned_us = {
+            name: us for name, us in (learned_us or {}).items() if name in self.feeds and self.feeds[name].guessed
+        }
         self.tables = {table.name: table for table in tables}
         self.out: dict[str, list[Edge]] = {name: [] for name in self.tables}
         self.into: dict[str, list[Edge]] = {name: [] for name in self.tables}
@@ -319,9 +326,17 @@ class Graph:
         """Tables that read their own earlier partitions."""
         return frozenset(name for name in self.tables if any(edge.source == name for edge in self.into[name]))
 
+    def with_learned(self, feed: str, period_us: int) -> Graph:
+        """The same graph, where it is known now how often a feed delivers."""
+        other = copy(self)
+        other.learned_us = {**self.learned_us, feed: period_us}
+        for name in ("periods_us", "updated_every_us"):  # all that follows from periods
+            other.__dict__.pop(name, None)
+        return other
+
     @cached_property
     def periods_us(self) -> dict[str, int]:
-        """Of each table its own period or that of its feed, else the largest of its ancestors: of those that hold it back, if any
+        """Of each table its own period or that of its feed (as it was learned if nobody said it), else the largest of its ancestors: of those that hold it back, if any
         does. What is read as it is does not say how often there is something new."""
         periods: dict[str, int] = {}
         for name in self.order:
@@ -329,7 +344,7 @@ class Graph:
             if table.period_us is not None:
                 periods[name] = table.period_us
             elif table.feed is not None:
-                periods[name] = self.feeds[table.feed].period_us
+                periods[name] = self.learned_us.get(table.feed, self.feeds[table.feed].period_us)
             else:
                 above = [edge for edge in self.into[name] if edge.source != name]
                 above = [edge for edge in above if self.holds(edge)] or above

@@ -41,8 +41,8 @@ class Backfills:
             return EVERYTHING
         return ranges.hull(state.table.grain) & self.ledger.extent(state)
 
-    def ask(self, request: UserRequest, ranges: Sequence[Interval], size_bytes: int) -> None:
-        """Take up a request for some stretches of time; `size_bytes` is how much there is to read for it."""
+    def ask(self, request: UserRequest, ranges: Sequence[Interval]) -> None:
+        """Take up a request for some stretches of time."""
         state = self.ledger.tables.get(request.table)
         if state is not None and state.table.leader is not None:
             state = self.ledger.tables[state.table.leader]  # whose jobs make this table, too
@@ -62,7 +62,6 @@ class Backfills:
             state.counts.joined += 1
         if rest:
             self.ledger.require(state, rest, asked(request.at_us, request.number))
-            state.amount += size_bytes
         request.open.add(request.table)
         if state.failed or state.retry_at_us is not None:
             state.try_anew()  # a newer request takes the place of the one that failed

@@ -46,9 +46,12 @@ class Job:
     # Base tables and the publication of each that the table fully reflects when the job is done; None if some work
     # of the table is left for later, so that the result is between two states of its sources.
     reflects: tuple[tuple[str, int], ...] | None = None
+    # What it reads, in bytes: what came since the last update, and what partitions that it makes again are made from.
     amount: float = 0.0
     expected_s: float = 0.0
     attempt: int = 1
+    # Of the amount, what came since the last update; None: all of it.
+    fresh: float | None = None
     # Of a base table: files whose rows go, as they were withdrawn.
     withdrawn: tuple[str, ...] = ()
     # The table is declared anew: what it held before ends with this job, whatever partitions that was in. A base table takes
@@ -60,6 +63,10 @@ class Job:
     inputs: tuple[tuple[str, int], ...] = ()
     # Of a group: the jobs of the other tables, which are done with this one and published with it.
     beside: tuple[Job, ...] = ()
+
+    @property
+    def news(self) -> float:
+        return self.amount if self.fresh is None else self.fresh
 
     @property
     def each(self) -> tuple[Job, ...]:

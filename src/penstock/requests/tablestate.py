@@ -10,8 +10,9 @@ from itertools import islice
 from penstock.model.cost import CostModel
 from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
-from penstock.model.partitions import IntervalMap, PartitionSet
+from penstock.model.partitions import Interval, IntervalMap, PartitionSet
 from penstock.model.tables import Table
+from penstock.model.volume import Volume
 from penstock.requests.cadence import Restated
 from penstock.requests.job import Anew, FeedFile, Job
 from penstock.requests.needs import Need, pending
@@ -65,7 +66,9 @@ class TableState:
     # Changes that it does not take up by themselves, because its policy is not to follow them. No partition is in both:
     # with the next need of a partition, what waited for it is taken up too.
     held: IntervalMap[Need] = field(default_factory=pending)
+    # Bytes that came since it was updated: new files, or what its sources added. What is made again besides goes by `volume`.
     amount: float = 0.0
+    volume: Volume = field(default_factory=Volume)
     # Base tables: files to load in order of arrival, how many came, and which of these each pending one was; promises
     # (the last arrival before, up to when) that become true once every earlier file is loaded.
     files: dict[str, FeedFile] = field(default_factory=dict)
@@ -120,6 +123,13 @@ class TableState:
     def try_anew(self) -> None:
         """Whatever failed before, it may be tried again at once."""
         self.failed, self.attempt, self.deaths, self.retry_at_us = False, 0, 0, None
+
+    @property
+    def has_us(self) -> Interval:
+        """The stretch of time that its rows are in; an empty one if it has no times, or is not known."""
+        ends = [self.leading_us + 1] if self.leading_us is not None else []
+        ends += [self.edge_us] if self.edge_us is not None else []
+        return (0, 0) if self.begin_us is None or not ends else (self.begin_us, max(ends))
 
     @property
     def first_files(self) -> tuple[FeedFile, ...]:

@@ -1,7 +1,7 @@
 """Pure scheduling, fast: a loop that knows arrivals, updates and edges, and nothing of files, partitions or requests.
 
 It hands the same situations to the same policies as the controller does, and the tests check that both give the same
-schedule to the microsecond, unless views are chopped (`cuts_views`). For experiments of a million events a point; everything that a real warehouse has besides
+schedule to the microsecond. For experiments of a million events a point; everything that a real warehouse has besides
 (late data, failures, backfills, learned costs) is simulated with the controller itself, in `runtime.py`.
 """
 
@@ -38,13 +38,6 @@ def supports(scenario: Scenario) -> bool:
     )
 
 
-def cuts_views(scenario: Scenario, policy: UpdatePolicy) -> bool:
-    """Whether the policy chops updates of views: here they are cut anywhere, as in the paper, and in a warehouse between
-    partitions only, so the schedules differ."""
-    chopped = powers(bound(policy, scenario.graph)).cuts(scenario.graph)
-    return any(table.name in chopped and table.beta for table in scenario.tables if not table.is_base)
-
-
 class BeyondLean(Exception):
     """The policy wants to be woken, or a job to take a part of what there is: the controller can do that."""
 
@@ -59,6 +52,7 @@ class _Table:
         "draw",
         "fresh_us",
         "inherited",
+        "lacks",
         "limit_us",
         "name",
         "newest_us",
@@ -95,6 +89,8 @@ class _Table:
     taking_us: int
     # The most that one update takes.
     limit_us: int
+    # Of a view that is cut: up to which partition something is not taken yet, and since when, the oldest partitions first.
+    lacks: list[tuple[int, int]]
     # When the oldest change came that is not taken yet, and the oldest that is being taken.
     release_us: int
     at_us: int
@@ -150,6 +146,7 @@ class _Lean:
             raise ScenarioError("the lean simulation knows periodic arrivals and slowdowns only")
         self.scenario = scenario
         graph = scenario.graph
+        self.grain = next(iter(graph.tables.values())).grain
         self.policy = bound(policy, graph)
         can = powers(self.policy)
         self.learns = can.learns
@@ -180,10 +177,11 @@ class _Lean:
                 table.fresh_us = min(source.fresh_us for source in table.sources)
             table.newest_us = table.fresh_us
             table.limit_us = _limit_us(chop[name], table) if name in chop else _NEVER
+            table.lacks = []
             table.release_us = table.at_us = _NEVER
             table.running = False
             table.total = table.since_us = 0
-            table.taking_us = 0
+            table.taking_us = table.fresh_us
             by_name[name] = table
             self.tables.append(table)
         self.by_name = by_name
@@ -249,8 +247,10 @@ class _Lean:
                         if source.fresh_us < edge:
                             edge = source.fresh_us
                     if edge > reader.newest_us:
-                        reader.newest_us = edge
                         at = now if table.base else table.at_us
+                        if reader.limit_us < never:
+                            self._lack(reader, reader.newest_us, edge, at)
+                        reader.newest_us = edge
                         if at < reader.release_us:
                             reader.release_us = at
                         if not reader.running:
@@ -327,6 +327,8 @@ class _Lean:
                     table.release_us = never
                 elif table.base:
                     table.release_us = taking + table.period_us
+                if table.lacks:
+                    self._take(table, taking)
                 took_us = round(table.cost_s * slow * (least + spread * table.draw()) * second) or 1
                 busy_us += took_us
                 running[track] = new(RunningJob, (name, track, now, started.expected_s))
@@ -341,6 +343,27 @@ class _Lean:
         busy_us -= sum(end - stop for end, _, _ in ends if stop < end < never)
         return self._outcome(stop, events, updates, busy_us)
 
+    def _lack(self, view: _Table, from_us: int, to_us: int, at_us: int) -> None:
+        """There is something new for a view, since a change at some time. A partition remembers the oldest one only."""
+        lacks = view.lacks
+        last_us, known_us = lacks[-1] if lacks else (-_NEVER, 0)
+        if last_us > from_us and at_us < known_us:
+            # Of several partitions only the last one has both.
+            begin_us = self.grain.floor(from_us)
+            before_us = lacks[-2][0] if len(lacks) > 1 else view.taking_us
+            lacks[-1:] = [(begin_us, known_us), (last_us, at_us)] if begin_us > before_us else [(last_us, at_us)]
+        if last_us < to_us:
+            lacks.append((self.grain.ceil(to_us), at_us))
+
+    def _take(self, view: _Table, taking_us: int) -> None:
+        """An update of a view starts that goes so far."""
+        taken = [
+            at_us for number, (_, at_us) in enumerate(view.lacks) if not number or view.lacks[number - 1][0] < taking_us
+        ]
+        view.at_us = min(taken)
+        view.lacks = [] if view.newest_us == taking_us else [each for each in view.lacks if each[0] > taking_us]
+        view.release_us = min((at_us for _, at_us in view.lacks), default=_NEVER)
+
     def _outcome(self, horizon: int, events: int, updates: int, busy_us: int) -> Outcome:
         stale: dict[str, float] = {}
         weighted = 0.0
@@ -349,7 +372,7 @@ class _Lean:
             total.total, total.since_us = table.total, table.since_us
             stale[table.name] = total.mean_s(horizon)
             weighted += table.priority * stale[table.name]
-        return Outcome(stale, weighted, busy_us / (horizon * self.tracks), events, updates, trace=self.trace or [])
+        return Outcome(stale, weighted, busy_us / (horizon * self.tracks), events, updates, 0, self.trace or [], "lean")
 
 
 # Relative lateness: the staleness of a run against that of the same scenario without contention, where every update
@@ -365,14 +388,11 @@ class MeasuredRun:
     outcome: Outcome
 
 
-def run(
-    scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False, cut_views: bool = False
-) -> Outcome:
-    """One run: by the lean loop if that gives the same schedule, else (or with `full`) through the controller. With
-    `cut_views` also where views are chopped: the lean loop cuts them anywhere, as the paper does."""
+def run(scenario: Scenario, policy: str, seed: int, *, trace: bool = False, full: bool = False) -> Outcome:
+    """One run: by the lean loop if that gives the same schedule, else (or with `full`) through the controller."""
     found = find_policy(policy)
     same = supports(scenario) and powers(found).follows is None
-    if same and not full and (cut_views or not cuts_views(scenario, found)):
+    if same and not full:
         try:
             return simulate(scenario, found, seed, trace=trace)
         except BeyondLean:
@@ -392,12 +412,11 @@ def measure(
     *,
     trace: bool = False,
     full: bool = False,
-    cut_views: bool = False,
 ) -> list[MeasuredRun]:
     """All policies on the same arrivals and the same luck."""
     ideal = uncontended(scenario, seed, full=full).weighted_s
     found = []
     for policy in policies:
-        outcome = run(scenario, policy, seed, trace=trace, full=full, cut_views=cut_views)
+        outcome = run(scenario, policy, seed, trace=trace, full=full)
         found.append(MeasuredRun(policy, seed, outcome.weighted_s / ideal, outcome))
     return found

@@ -69,6 +69,8 @@ class Outcome:
     failures: int = 0
     # Each start: time, table, track, duration; only if asked for.
     trace: list[tuple[int, str, int, int]] = field(default_factory=list)
+    # Which loop ran; the schedule is the same.
+    loop: str = field(default="controller", compare=False)
 
 
 # What many runs measured, as flat rows.

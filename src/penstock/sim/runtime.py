@@ -142,12 +142,11 @@ class Simulation(Driver):
             if state.running is not None:
                 edge = max(edge, state.running.job.complete_us or edge)
             ahead = min(self.fresh[source].fresh_us for source in self.specs[name].sources) - edge
-            amount = max(0, ahead) + self._again(name, [Piece(*piece) for piece in state.needs.pieces()])
-            self.controller.state.know(name, amount=float(amount))
+            self.controller.state.know(name, amount=float(max(0, ahead)))
 
     def _again(self, name: str, pieces: Iterable[Piece]) -> int:
         """How much of the time that the table has is made again."""
-        late = PartitionSet.of(*((piece.start_us, piece.end_us) for piece in pieces if piece.need.late))
+        late = PartitionSet.of(*((p.start_us, p.end_us) for p in pieces if p.need.late and not p.need.append))
         begin = self.begin_us[name]
         return sum(end - start for start, end in late.within(begin, max(self.fresh[name].fresh_us, begin)))
 
@@ -219,8 +218,8 @@ class Simulation(Driver):
 
     def _amount(self, job: Job) -> float:
         """The stretch of data that the job goes through, in microseconds: new ones, and partitions made again."""
-        if job.files:
-            return float(sum(file.size_bytes for file in job.files))
+        if job.kind == "load":
+            return job.amount
         if job.complete_us is None:
             return 0.0
         ahead = job.complete_us - self.fresh[job.table].fresh_us

@@ -139,7 +139,7 @@ class Scenario:
                 sources=tuple(Source(source, (0, 1)) for source in table.sources),
                 priority=table.priority,
                 exact_time=True,
-                foldable=len(table.sources) == 1,
+                foldable=True,
                 attempts=1_000_000,
                 patience_us=us(table.patience_s) if table.patience_s is not None else None,
                 restated=table.restated,

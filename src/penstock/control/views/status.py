@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Literal
 
+from penstock.control.amounts import pending_bytes
 from penstock.control.faults import Fault
 from penstock.control.promises import Void
 from penstock.control.state import State
@@ -110,7 +111,7 @@ def _status(state: State, table: TableState, now_us: int) -> TableStatus:
         late_rows=table.counts.late_rows,
         quarantined_files=sum(found.feed == spec.feed for found in state.quarantine.values()) if spec.feed else 0,
         rewritten_files=state.rewritten.get(spec.feed, 0) if spec.feed else 0,
-        expected_s=state.cost_of(spec.name).expected_s(table.amount),
+        expected_s=state.cost_of(spec.name).expected_s(pending_bytes(state, table)),
     )
 
 

@@ -144,13 +144,11 @@ class Requesting:
                 f"table `{name}` has nothing in {span}; it goes from {format_instant(first, self.zone)} "
                 f"to {format_instant(last, self.zone)}"
             )
-        with self.store.read() as conn:
-            if table.table.is_base:
-                size = self._files(conn, name, wanted)
-            else:
-                size = self._reads(conn, state, name, wanted)
+        if table.table.is_base:
+            with self.store.read() as conn:
+                self._check_files(conn, name, wanted)
         ranges = (interval,) if not whole else EVERYTHING.intervals
-        return BackfillRequested(now_us, name, ranges, reason, downstream, deadline_us, size)
+        return BackfillRequested(now_us, name, ranges, reason, downstream, deadline_us)
 
     def _example(self, state: State, name: str) -> str:
         first, last = state.extent(state.tables[name]).intervals[-1]
@@ -158,22 +156,20 @@ class Requesting:
         start = max(first, state.tables[name].table.grain.floor(end - 1))
         return format_instant(start, self.zone).replace(" 00:00", "").replace(" ", "T")
 
-    def _files(self, conn: Connection, name: str, wanted: PartitionSet) -> int:
+    def _check_files(self, conn: Connection, name: str, wanted: PartitionSet) -> None:
         """A base table is made again from the files that were delivered. They must still be there, where it does not hold
         their rows as they were."""
-        rows = self._loaded(conn, name, wanted)
         definition = self.warehouse.definitions[name]
         if definition.declaration.is_plain and not definition.restated:
-            return sum(row.size_bytes for row in rows.values())
+            return
         folder = self.warehouse.declarations.folder
-        gone = sorted(uri for uri in rows if not (folder / uri).exists())
+        gone = sorted(uri for uri in self._loaded(conn, name, wanted) if not (folder / uri).exists())
         if gone:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             raise PenstockError(
                 f"base table `{name}` can only be made again from its files, but {gone[0]}{more} is no longer there; "
                 "put it back, or choose partitions whose files are kept"
             )
-        return sum(row.size_bytes for row in rows.values())
 
     def _reads(self, conn: Connection, state: State, name: str, wanted: PartitionSet) -> int:
         """How much the partitions of a derived table are made from."""

@@ -14,6 +14,7 @@ from math import ceil, exp, log, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
+from penstock.model.grain import parse_grain
 from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.scheduling.policies import PolicyNameError, find_policy
@@ -34,6 +35,9 @@ COMMON: dict[str, Any] = {
     "slowdown": (3.0,),
     "cycle": (20.0, 200.0),
     "events": 100_000,
+    # Told, or learned from finished updates as live.
+    "costs": "known",
+    "partition": "day",
 }
 
 
@@ -59,12 +63,20 @@ def scenario(task: Task) -> Scenario:
     p = task.parameters
     slowdown = slow(task.slowdown, task.cycle * p["period"])
     tables = loaded_to(task.build(p), task.utilisation, p["tracks"], slowdown)
-    made = Scenario(tables, task.experiment, p["tracks"], jitter=p["jitter"], slowdown=slowdown)
+    made = Scenario(
+        tables,
+        task.experiment,
+        p["tracks"],
+        jitter=p["jitter"],
+        slowdown=slowdown,
+        costs=p["costs"],
+        partition=p["partition"],
+    )
     rate = sum(2 * SECOND_US / period for period in made.graph.periods_us.values())
     horizon = p["events"] / rate
     if slowdown is not None:  # whole cycles, or the average is not the stated one
         horizon = ceil(horizon / slowdown.cycle_s) * slowdown.cycle_s
-    return Scenario(tables, task.experiment, p["tracks"], horizon, p["jitter"], slowdown)
+    return replace(made, horizon_s=horizon)
 
 
 def work(task: Task) -> list[Row]:
@@ -83,8 +95,9 @@ def work(task: Task) -> list[Row]:
             "weighted_staleness_s": found.outcome.weighted_s,
             "busy": found.outcome.utilisation,
             "events_run": found.outcome.events,
+            "loop": found.outcome.loop,
         }
-        for found in measure(made, p["policies"], task.seed, cut_views=True)
+        for found in measure(made, p["policies"], task.seed)
     ]
 
 
@@ -113,6 +126,12 @@ _POSITIVE = ("period", "long_period", "cycle", "utilisation")
 
 def _check(p: Parameters) -> None:
     """What would fail in the midst of a sweep, or be taken for something else; a scenario checks the rest."""
+    if p["costs"] not in ("known", "learned"):
+        raise ExperimentError(f"costs={p['costs']}: expected known or learned")
+    try:
+        parse_grain(p["partition"])
+    except ValueError as error:
+        raise ExperimentError(f"partition={p['partition']}: {error}") from None
     for key, given in p.items():
         for value in given if isinstance(given, tuple) else (given,):
             expected = ""
