@@ -10,6 +10,10 @@ from random import Random
 import pytest
 
 from penstock.control import readiness
+from penstock.control.events import UpdateStarted
+from penstock.model.partitions import EMPTY, PartitionSet
+from penstock.requests.needs import partitions_of
+from penstock.scheduling.policies import find_policy
 from tests.control.replay import replay
 from tests.control.scenarios import Scenario, check_at_rest, check_reflects, grouped, outside
 
@@ -85,6 +89,26 @@ def test_groups_are_right_at_rest_and_published_together(seeds: range) -> None:
         released(Scenario(seed, asking=rng.random() < 0.3, warehouse=grouped(rng)))
 
     each(seeds, run)
+
+
+@chunks(SCENARIOS // 8)
+def test_updates_that_are_cut_anywhere_lose_nothing(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that takes up 20 periods of new rows at a time, though a start is worth more: inside of partitions, too."""
+    monkeypatch.setattr(readiness, "WORTH_A_START", 0)
+    cut = 0
+
+    def run(seed: int) -> None:
+        nonlocal cut
+        scenario = settled(Scenario(seed, policy=find_policy("max-benefit / chop=20")))
+        jobs = [event.job for _, event in scenario.world.log if isinstance(event, UpdateStarted)]
+        made: dict[tuple[str, int], PartitionSet] = {}
+        for job in jobs:  # a partition twice as of one snapshot: up to some time, and then the rest
+            before = made.get((job.table, job.pin), EMPTY)
+            cut += bool(before & partitions_of(job.pieces)) and job.kind == "derive"
+            made[job.table, job.pin] = before | partitions_of(job.pieces)
+
+    each(seeds, run)
+    assert cut > len(seeds) // 10
 
 
 @chunks(SCENARIOS // 5)
