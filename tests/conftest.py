@@ -29,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # Processes that tests start, too.
 os.environ.setdefault("SPARK_DRIVER_MEMORY", "1g")
+# Nothing is left in the home of who runs the tests.
+os.environ.setdefault("PENSTOCK_CACHE", "")
 # A small machine starts it soon, and it never ends for want of room. Where memory does end, it dies at once rather than half.
 JVM = {
     "driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError",

@@ -201,7 +201,9 @@ class Warehouse:
                 declarations = self.declared.declarations
                 config = declarations.config
                 try:
-                    self._session = start_spark(config.name, declarations.state_folder, config.spark, config.zone)
+                    self._session = start_spark(
+                        config.name, declarations.state_folder, config.spark, config.zone, leaves_archive=True
+                    )
                 except SparkProblem as error:
                     if self._session is None:
                         raise

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from penstock.declare.analysis_cache import Remembered
@@ -149,23 +151,39 @@ def _place(feed: FeedDeclaration, key: str, pattern: str, folder: Path, kept_out
 
 def same_files(feeds: Iterable[FeedDeclaration]) -> Iterator[Problem]:
     """Two feeds must not take the same files."""
-    seen: list[tuple[FeedDeclaration, str]] = []
+    seen: dict[str, FeedDeclaration] = {}
     for feed in feeds:
         if "path" in feed.broken:
             continue
         pattern = _normal(feed.config.path)
-        equal = next((other for other, before in seen if before == pattern), None)
-        if equal is not None:
+        if (equal := seen.get(pattern)) is not None:
             message = f"feed `{feed.name}` has the same `path` as feed `{equal.name}` ({equal.at('path')}): {pattern!r}"
             hint = f'one feed can fill several tables: give them feed = "{equal.name}"'
             yield Problem(feed.at("path"), f"{message}; {hint}")
-            continue
-        for other, before in seen:
-            if _within(pattern, before):
-                yield _overlap(feed, other)
-            elif _within(before, pattern):
-                yield _overlap(other, feed)
-        seen.append((feed, pattern))
+        else:
+            seen[pattern] = feed
+    for inner, outer in _pairs_within(list(seen)):
+        yield _overlap(seen[inner], seen[outer])
+
+
+def _pairs_within(patterns: list[str]) -> Iterator[tuple[str, str]]:
+    """Patterns within others. Only those are compared that begin as the other does: there may be thousands."""
+    named = sorted((_one_of(pattern), pattern) for pattern in patterns)
+    for outer in patterns:
+        begin = re.split(r"[*?[]", outer, maxsplit=1)[0]
+        for name, inner in islice(named, bisect_left(named, (begin,)), None):
+            if not name.startswith(begin):
+                break
+            # Of two that are within each other, the later one is within the earlier one.
+            if inner == outer or not _within(inner, outer):
+                continue
+            if not _within(outer, inner) or patterns.index(inner) > patterns.index(outer):
+                yield inner, outer
+
+
+def _one_of(pattern: str) -> str:
+    """A file that it names, where it is no `[…]`."""
+    return pattern.replace("*", "x").replace("?", "x")
 
 
 def _overlap(inner: FeedDeclaration, outer: FeedDeclaration) -> Problem:
@@ -178,7 +196,7 @@ def _within(inner: str, outer: str) -> bool:
     parts, wider = inner.split("/"), outer.split("/")
     if len(parts) != len(wider) or "**" in parts or "**" in wider or "[" in inner:
         return False
-    return all(fnmatchcase(part.replace("*", "x").replace("?", "x"), wide) and ("*" not in part or "*" in wide)
+    return all(fnmatchcase(_one_of(part), wide) and ("*" not in part or "*" in wide)
                for part, wide in zip(parts, wider, strict=True))  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import tomllib
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -363,7 +364,14 @@ class ConfigFile:
         """The settings of a feed that are broken, and the lines of all."""
         place = ("feeds", name)
         broken = frozenset(flaw.keys[2] for flaw in self.flaws if flaw.keys[:2] == place and len(flaw.keys) > 2)
-        return broken, {".".join(keys[2:]): line for keys, line in self.lines.items() if keys[:2] == place}
+        return broken, {".".join(keys[2:]): line for keys, line in self._lines_by_place.get(place, ())}
+
+    @cached_property
+    def _lines_by_place(self) -> dict[tuple[str, ...], list[tuple[tuple[str, ...], int]]]:
+        found: dict[tuple[str, ...], list[tuple[tuple[str, ...], int]]] = {}
+        for keys, line in self.lines.items():
+            found.setdefault(tuple(keys[:2]), []).append((keys, line))
+        return found
 
 
 def load_config(folder: Path) -> ConfigFile:

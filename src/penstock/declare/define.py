@@ -104,15 +104,15 @@ class Definer:
             definition = self._base(definition)
         else:
             definition = self._view(definition, done)
-        definition = replace(definition, table=replace(definition.table, time=(definition.time or "").lower()))
+        logic, shape = definition.table.logic, definition.table.shape
         if feed is not None:
-            logic = f"{definition.table.logic}{SEAM}{rows_fingerprint(feed, self.zone)}"
+            logic += f"{SEAM}{rows_fingerprint(feed, self.zone)}"
             if restated:  # which of its files count depends on the partitions that they state
                 logic += f":{table.partition}"
-            definition = replace(definition, table=replace(definition.table, logic=logic))
         elif definition.columns is not None:
             shape = "\n".join(f"{each.name} {(each.type or '?').replace(' ', '')}" for each in definition.columns)
-            definition = replace(definition, table=replace(definition.table, shape=shape))
+        time = (definition.time or "").lower()
+        definition = replace(definition, table=replace(definition.table, time=time, logic=logic, shape=shape))
         plain = declaration.is_plain  # then its feed was checked
         if definition.time is not None and not plain and "partition" not in declaration.broken:
             columns: NamedColumns | None = own or (definition.view.columns if definition.view else None)
@@ -299,7 +299,7 @@ class Definer:
                     declaration.at(setting if said else "time"), f'{message}; write {setting} = "{needs}"{wait}'
                 )
             found.append(source)
-        return replace(table, sources=tuple(found))
+        return table if tuple(found) == table.sources else replace(table, sources=tuple(found))
 
     def _warn(self, declaration: TableDeclaration, table: Table, view: View, done: Mapping[str, Definition]) -> None:
         """What runs, but can hardly be meant."""

@@ -155,6 +155,9 @@ class _Checker:
 
     def _check_feeds(self) -> None:
         ours = (Path(self.declarations.data_path), self.declarations.state_folder)
+        taken: dict[str | None, list[str]] = {}
+        for table in self.tables.values():
+            taken.setdefault(table.config.feed, []).append(table.name)
         for feed in self.feeds.values():
             self.problems.extend(feed_problems(feed, self.declarations.folder, ours))
             what = f"feed `{feed.name}`"
@@ -165,7 +168,7 @@ class _Checker:
             elif "columns" in feed.broken or found:
                 self.feed_schemas.pop(feed.name, None)
             schema = self.feed_schemas.get(feed.name)
-            takers = [table.name for table in self.tables.values() if table.config.feed == feed.name]
+            takers = taken.get(feed.name, [])
             self.problems.extend(keyed_problems(feed, tuple(takers)))
             plain = all(self.tables[name].is_plain for name in takers)
             if schema is not None and feed.config.time is not None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRu
 from pyspark.sql import SparkSession
 
 from penstock.declare.spark_settings import cores_of, full_name, is_harmless
+from penstock.engine.spark.class_archive import archive_options
 from penstock.engine.spark.machine import HERE, address_settings, memory_bytes, memory_settings
 from penstock.errors import PenstockError
 
@@ -53,14 +55,20 @@ def _own_java() -> str | None:
 
 
 def _version(java: str | None) -> int:
+    found = re.search(r'version "(\d+)', _said(java))
+    return int(found[1]) if found else 0
+
+
+@cache
+def _said(java: str | None) -> str:
+    """What a Java says of itself."""
     if java is None:
-        return 0
+        return ""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except OSError:
-        return 0
-    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    return int(found[1]) if found else 0
+        return ""
+    return f"{Path(java).resolve()}\n{done.stderr}{done.stdout}"
 
 
 def _bundled() -> Path | None:
@@ -164,8 +172,15 @@ _DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 _DOUBLED = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool], zone: str = "UTC") -> SparkSession:
-    """A session of this process, in which Spark is started if it does not run. Settings of resources and speed that a project gives win over ours."""
+def start_spark(
+    name: str,
+    scratch: Path,
+    given: Mapping[str, str | int | bool],
+    zone: str = "UTC",
+    leaves_archive: bool = False,
+) -> SparkSession:
+    """A session of this process, in which Spark is started if it does not run. Settings of resources and speed that a project gives win over ours.
+    `leaves_archive`: so that the next one starts sooner."""
     prepare_java(scratch)
     if "SPARK_REMOTE" in os.environ:
         raise SparkProblem(
@@ -179,7 +194,8 @@ def start_spark(name: str, scratch: Path, given: Mapping[str, str | int | bool],
     settings |= ours
     if settings.get("spark.driver.host") == HERE:
         os.environ.setdefault("SPARK_LOCAL_IP", HERE)
-    settings[_DEFAULT_OPTIONS] = f"{_JAVA_OPTIONS} {settings.get(_DEFAULT_OPTIONS, '')}".rstrip()
+    archive = archive_options(_said(_own_java()), leaves_archive) if "Archive" not in repr(settings) else ""
+    settings[_DEFAULT_OPTIONS] = " ".join(f"{_JAVA_OPTIONS} {archive} {settings.get(_DEFAULT_OPTIONS, '')}".split())
     if SparkContext._active_spark_context is not None:
         return _beside(SparkSession(SparkContext._active_spark_context), settings, zone)
     settings |= {**OURS, ZONE: "UTC", "spark.api.mode": "classic", "spark.executorEnv.TZ": zone}
