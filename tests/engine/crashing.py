@@ -28,6 +28,7 @@ from penstock.control import readiness
 from penstock.control.events import UpdateFinished
 from penstock.control.state import State
 from penstock.declare.project import read_project
+from penstock.declare.sql.parse import carrying_sql
 from penstock.declare.warehouse import Definitions, load_warehouse
 from penstock.engine import runtime
 from penstock.engine.arrivals.watcher import Lookout
@@ -35,7 +36,7 @@ from penstock.engine.declarations import restored_state
 from penstock.engine.desk.versions import consistent_versions
 from penstock.engine.runtime import Pace, Runtime
 from penstock.engine.spark import work as sparkwork
-from penstock.engine.updates import baseload, derive, rows
+from penstock.engine.updates import baseload, derive, load, rows
 from penstock.engine.updates.executor import Executor
 from penstock.engine.updates.provenance import FILE
 from penstock.model.partitions import IntervalMap
@@ -441,6 +442,10 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rows, name, lambda schema: schema)
     monkeypatch.setattr(derive, "DataFrame", duckspark.Frame)
     monkeypatch.setattr(baseload, "base_rows", _base_rows)
+    monkeypatch.setattr(baseload, "refused_of", lambda seen: seen)
+    monkeypatch.setattr(load.FeedReader, "frame", _frame)
+    monkeypatch.setattr(load.FeedReader, "refused", _refused)
+    monkeypatch.setattr(load.FeedReader, "count_refused", lambda *asked: _refused(*asked, "").rows.num_rows)
 
 
 def _pointed(point: Points, name: str, function: Callable[..., None]) -> Callable[..., None]:
@@ -468,15 +473,52 @@ def _in_halves(point: Points, write: Callable[[Path, Any], int]) -> Callable[[Pa
     return wrapped
 
 
-def _base_rows(session: Any, definition: Any, reader: Any, files: Any, arrived_us: int) -> tuple[Any, list[Any]]:
+def _frame(reader: Any, session: Any, files: Any) -> Any:
+    """The rows of delivered files."""
+    config = reader.feed.config
     parts = [
-        duckspark.delivered(session, reader.feed.config.format, [str(reader.folder / file.uri)], reader.schema)
+        duckspark.delivered(session, config.format, str(reader.folder / file.uri), reader.schema, config.options)
         for file in files
     ]
-    tagged = [
-        part.selectExpr("*", f"CAST({file.id} AS BIGINT) AS {FILE}") for part, file in zip(parts, files, strict=True)
+    return reduce(duckspark.Frame.unionAll, parts)
+
+
+def _judged(reader: Any, session: Any, file: Any, arrived_us: int) -> Any:
+    """The rows of a file with their line, as if each were one line, and why they are refused."""
+    late = f"{file.late_us}L" if reader.feed.config.late != "load" and file.late_us is not None else None
+    why = reader.reason(f"{arrived_us}L", late)
+    lines = "row_number() OVER () + 1" if reader.feed.config.format == "csv" else "row_number() OVER ()"
+    rows = _frame(reader, session, [file]).selectExpr(
+        "*", f"{lines} AS line", "CAST(NULL AS VARCHAR) AS _penstock_corrupt"
+    )
+    return rows.selectExpr("*", f"{why} AS _penstock_reason")
+
+
+def _refused(reader: Any, session: Any, files: Any, arrived_us: int, job: str) -> Any:
+    parts = [
+        _judged(reader, session, file, arrived_us)
+        .where("_penstock_reason IS NOT NULL")
+        .selectExpr(f"'{file.uri}' AS file", "line", "_penstock_reason AS reason", "'' AS row")
+        .selectExpr("*", f"'{job}' AS job", "now() AS loaded_at")
+        for file in files
     ]
-    return reduce(duckspark.Frame.unionAll, tagged), []
+    return reduce(duckspark.Frame.unionAll, parts)
+
+
+def _base_rows(session: Any, definition: Any, reader: Any, files: Any, arrived_us: int) -> tuple[Any, list[Any]]:
+    names = ", ".join(f"`{column.name}`" for column in reader.schema)
+    parts, seen = [], []
+    for file in files:
+        judged = _judged(reader, session, file, arrived_us)
+        seen.append(judged.where("_penstock_reason IS NOT NULL").rows.num_rows)
+        good = judged.where("_penstock_reason IS NULL").selectExpr(names, f"CAST({file.id} AS BIGINT) AS {FILE}")
+        if definition.view is not None and not definition.declaration.is_plain:
+            carrying = carrying_sql(definition.view.parsed, FILE)
+            assert carrying is not None
+            good.createOrReplaceTempView(reader.feed.name)
+            good = session.sql(carrying)
+        parts.append(good)
+    return reduce(duckspark.Frame.unionAll, parts), seen
 
 
 def write_project(folder: Path, files: Mapping[str, str]) -> None:

@@ -6,9 +6,10 @@ at once, and files are written as Spark writes them: under `_temporary` first, e
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from uuid import uuid4
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 
 from penstock.model.schema import Schema
 
@@ -51,7 +53,7 @@ MACROS = (
 
 
 def duck(sql: str) -> str:
-    sql = re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"'))
+    sql = re.sub(r"(-?\b\d+)L\b", r"\1", sql.replace("`", '"').replace("\\'", "''"))
     for name, written in CALLS.items():
         sql = _rewritten(sql, name, written)
     # A timestamp of Spark is an instant; whole division is a word there.
@@ -136,11 +138,22 @@ class Frame:
     def columns(self) -> list[str]:
         return list(self.rows.column_names)
 
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        return [(field.name, _spark_type(field.type)) for field in self.rows.schema]
+
+    def head(self) -> tuple[Any, ...] | None:
+        found = self.rows.slice(0, 1).to_pylist()
+        return tuple(found[0].values()) if found else None
+
     def createOrReplaceTempView(self, name: str) -> None:
         self.session.connection.register(name, self.rows)
 
     def selectExpr(self, *items: str) -> Frame:
-        return self._query(f"SELECT {', '.join(items)} FROM _frame")
+        try:
+            return self._query(f"SELECT {', '.join(items)} FROM _frame")
+        except PySparkException as error:
+            return _Failing(self.session, self.rows, error)
 
     def where(self, condition: str) -> Frame:
         return self._query(f"SELECT * FROM _frame WHERE {condition}")
@@ -175,6 +188,17 @@ class Frame:
     @property
     def write(self) -> _Writer:
         return _Writer(self)
+
+
+class _Failing(Frame):
+    """Spark computes rows when they are asked for, and then raises."""
+
+    def __init__(self, session: Session, rows: pa.Table, error: PySparkException) -> None:
+        super().__init__(session, rows)
+        self.error = error
+
+    def _collect_as_arrow(self, empty_list_if_zero_records: bool) -> list[pa.RecordBatch]:
+        raise self.error
 
 
 def _spark_type(kind: pa.DataType) -> str:
@@ -325,8 +349,14 @@ class Session:
     def sql(self, sql: str, args: Any = None) -> Frame:
         for name, moment in (args or {}).items():
             sql = re.sub(rf":{name}\b", f"TIMESTAMPTZ '{moment.isoformat()}'", sql)
-        rows = self.connection.execute(duck(sql)).to_arrow_table()
-        return Frame(self, rows.cast(pa.schema([(field.name, _narrow(field.type)) for field in rows.schema])))
+        return Frame(self, self.arrow(duck(sql)))
+
+    def arrow(self, sql: str) -> pa.Table:
+        try:
+            rows = self.connection.execute(sql).to_arrow_table()
+        except duckdb.InvalidInputException as error:
+            raise PySparkException(str(error)) from None  # what `raise_error` says
+        return rows.cast(pa.schema([(field.name, _narrow(field.type)) for field in rows.schema]))
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:
@@ -347,17 +377,45 @@ def _arrow_type(name: str) -> pa.DataType:
     return ARROW[name]
 
 
-def delivered(session: Session, kind: str, paths: Sequence[str], schema: Schema) -> Frame:
-    """The rows of delivered files."""
+def delivered(session: Session, kind: str, path: str, schema: Schema, options: Mapping[str, Any]) -> Frame:
+    """The rows of a delivered file. A column that it does not have is null."""
+    if not Path(path).stat().st_size:
+        return Frame(session, _arrow_schema(schema).empty_table())
+    sep = options.get("sep", ",")
+    there = {column.name.lower() for column in schema}
     if kind == "parquet":
-        return session.read.schema(schema).parquet(*paths)
+        there = {name.lower() for name in pq.read_schema(path).names}
+    elif kind == "csv":
+        with Path(path).open(newline="", encoding="utf-8") as stream:
+            header = next(csv.reader(stream, delimiter=sep))
+        there = {name.lower() for name in header}
+    columns = [column for column in schema if column.name.lower() in there]
+    rows = _delivered(session, kind, path, columns, header if kind == "csv" else [], sep, options.get("nullValue"))
+    for column in schema:
+        if column not in columns:
+            nothing = pa.nulls(rows.rows.num_rows, _arrow_type(column.type))
+            rows = Frame(session, rows.rows.append_column(column.name, nothing))
+    return Frame(session, rows.rows.select([column.name for column in schema]))
+
+
+def _delivered(
+    session: Session, kind: str, path: str, schema: Sequence[Any], header: Sequence[str], sep: str, null: str | None
+) -> Frame:
+    if kind == "parquet":
+        return session.read.schema(schema).parquet(path)  # type: ignore[arg-type]
     names = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP"}
-    columns = (
-        "{" + ", ".join(f"'{column.name}': '{names.get(column.type, column.type.upper())}'" for column in schema) + "}"
-    )
-    files = "[" + ", ".join(f"'{path}'" for path in paths) + "]"
-    if kind == "csv":
-        return session.sql(
-            f"SELECT * FROM read_csv({files}, header = true, columns = {columns}, auto_detect = false, delim = ',', quote = '\"', escape = '\"')"
-        )
-    return session.sql(f"SELECT * FROM read_json({files}, format = 'newline_delimited', columns = {columns})")
+    types = {column.name.lower(): names.get(column.type, column.type.upper()) for column in schema}
+    order = header or [column.name for column in schema]
+    columns = {name: types.get(name.lower(), "VARCHAR") for name in order}
+    listed = "{" + ", ".join(f"{_literal(name)}: '{kind}'" for name, kind in columns.items()) + "}"
+    if kind == "json":
+        read = f"read_json({_literal(path)}, format = 'newline_delimited', columns = {listed})"
+    else:
+        nulls = f", nullstr = ['', {_literal(null)}]" if null is not None else ""
+        form = f"delim = {_literal(sep)}, quote = '\"', escape = '\"'{nulls}"
+        read = f"read_csv({_literal(path)}, header = true, columns = {listed}, auto_detect = false, {form})"
+    return Frame(session, session.arrow(f"SELECT * FROM {read}"))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -16,19 +17,31 @@ ZONES: dict[str, list[str]] = {
     "Europe/Berlin": ["2024-03-31T01:00", "2024-10-27T01:00", "2024-06-30T22:00"],
     "America/New_York": ["2024-03-10T07:00", "2024-11-03T06:00", "2024-07-01T04:00"],
     "Asia/Kolkata": ["2024-03-01T18:30", "2024-06-30T18:30"],
-    "America/St_Johns": ["2024-03-10T05:30", "2024-11-03T04:30", "2024-05-31T02:30"],
+    # Until 2011 clocks were set there at a minute past midnight.
+    "America/St_Johns": ["2010-11-07T01:30", "2010-03-14T02:00", "2009-10-31T12:00", "2024-11-03T04:30"],
     "Pacific/Auckland": ["2024-04-06T14:00", "2024-09-28T14:00", "2024-06-30T12:00"],
     "America/Sao_Paulo": ["2018-11-04T03:00", "2018-02-18T02:00"],
 }
 # How far the rows of a case lie apart: (minutes, grains that make sense there).
 SCALES: dict[str, tuple[int, list[str]]] = {
-    "minutes": (240, ["none", "5m", "15m", "30m", "hour", "day"]),
+    "minutes": (240, ["none", "minute", "5m", "15m", "30m", "hour", "day"]),
     "hours": (30 * 60, ["none", "30m", "hour", "day", "week", "month"]),
     "days": (9 * 1440, ["none", "day", "week", "month"]),
     "months": (75 * 1440, ["none", "day", "week", "month", "quarter", "year"]),
 }
-FINER = {"5m": 0, "15m": 1, "30m": 2, "hour": 3, "day": 4, "week": 5, "month": 6, "quarter": 7, "year": 8}
-SHORT = ("5m", "15m", "30m", "hour")
+FINER = {"minute": -1, "5m": 0, "15m": 1, "30m": 2, "hour": 3, "day": 4, "week": 5, "month": 6, "quarter": 7, "year": 8}
+SHORT = ("minute", "5m", "15m", "30m", "hour")
+# Longer partitions that a table may well read from: not so long that it has hundreds of its own in one.
+AROUND = {
+    "minute": ("5m", "15m", "30m"),
+    "5m": ("15m", "30m", "hour"),
+    "15m": ("30m", "hour", "day"),
+    "30m": ("hour", "day"),
+    "hour": ("day",),
+    "day": ("week", "month"),
+    "month": ("quarter", "year"),
+    "quarter": ("year",),
+}
 # Views whose rows keep the time of the row that they are made from.
 ROW_TIMES = (
     *(
@@ -93,7 +106,8 @@ class _Case:
         zone = rng.choice([*ZONES, "UTC", "UTC"])
         self.scale = rng.choice(list(SCALES))
         self.width, self.grains = SCALES[self.scale]
-        self.start = calendar.micros(datetime.fromisoformat(rng.choice(ZONES[zone])).replace(tzinfo=UTC))
+        moments = [one for one in ZONES[zone] if not (plain and zone == "America/St_Johns" and one < "2011")]
+        self.start = calendar.micros(datetime.fromisoformat(rng.choice(moments)).replace(tzinfo=UTC))
         self.now = 0
         self.number = 0
         self.project: Project = {"zone": zone, "feeds": {}, "tables": {}, "run": {"tracks": rng.choice([1, 2]), **run}}
@@ -104,7 +118,7 @@ class _Case:
         if rng.random() < 0.35:
             self._feed(self._name("ref"), reference=True)
         for feed in list(self.project["feeds"]):
-            if not plain and rng.random() < 0.2:
+            if rng.random() < (0.1 if plain else 0.2):
                 self._base_tables(feed)
         for at in range(rng.randrange(1, 5)):
             name = self._name(f"t{at}")
@@ -114,13 +128,16 @@ class _Case:
                 self._known(name, table)
         if not plain and rng.random() < 0.15:
             self._flow()
-        if not plain and rng.random() < 0.12:
+        if not plain and rng.random() < 0.15:
             self._dimensions()
         self._group()
         self.archived = False
         # Feeds of which no file may go any more.
         self.needed: set[str] = set()
+        # Feeds whose files do not all read alike any more.
+        self.mixed: set[str] = set()
         self.removed: dict[str, dict[str, Any]] = {}
+        self.removed_feeds: dict[str, dict[str, Any]] = {}
         self.delivered: dict[str, list[str]] = {feed: [] for feed in self.project["feeds"]}
         begin = {"seed": seed, "project": self._copy(), "steps": []}
         count = steps or rng.randrange(3, 6)
@@ -154,7 +171,7 @@ class _Case:
         called = {one: rng.choice([one, *names]) if odd else one for one, names in ODD_COLUMNS.items()}
         columns = [(called["k"], "string"), (called["v"], rng.choice(["bigint", "bigint", "int"]))]
         feed_format = rng.choice(["csv", "csv", "json", "parquet"])
-        extras = [("x", "double"), ("f", "boolean"), ("epoch", "bigint")]
+        extras = [("x", "double"), ("f", "boolean"), ("epoch", "bigint"), ("seen_at", "timestamp")]
         extras += [] if self.plain else [("d", "decimal(10,2)")]
         extras += (
             []
@@ -183,10 +200,16 @@ class _Case:
                 settings["lateness"] = rng.choice(["30m", "2h", "1m"])
             if rng.random() < 0.12:
                 settings["punctuation"] = f"landing/{name}/*.mark"
-        if not self.plain and rng.random() < 0.25:
+            if rng.random() < 0.12:
+                settings |= {"late": "set aside", "lateness": settings.get("lateness", "30m")}
+        if rng.random() < (0.15 if self.plain else 0.25):
             v = token(called["v"])
             settings["rules"] = [rng.choice([f"{v} IS NULL OR {v} < 95", f"{v} IS NULL OR {v} <> 91"])]
         mode = "snapshot" if reference or rng.random() < 0.15 else "append"
+        if mode == "snapshot":
+            settings.pop("late", None)
+        if feed_format == "csv" and rng.random() < 0.15:
+            settings["options"] = rng.choice([{"sep": ";"}, {"nullValue": "NULL"}])
         self.project["feeds"][name] = {
             "format": feed_format,
             "mode": mode,
@@ -200,6 +223,7 @@ class _Case:
             "called": called,
             "style": style,
             "settings": settings,
+            "pattern": rng.choice([None, None, "f*", "*"]) if "punctuation" not in settings else None,
         }
         if style == "naive" and rng.random() < 0.4:
             settings["zone"] = rng.choice(list(ZONES))
@@ -305,11 +329,13 @@ class _Case:
 
     def _dimensions(self) -> None:
         """The newest row of each key, and every version of it, from all that a feed ever delivered."""
+        if self.rng.random() < 0.4:
+            self._people()
         feeds = [
             name
             for name, feed in self.project["feeds"].items()
             if name in self.sources
-            and feed["mode"] == "append"
+            and (feed["mode"] == "append" or name == "people")
             and dict(feed["columns"]).get("ts") == "timestamp"
             and feed["called"]["k"] == "k"
             and feed["called"]["v"] == "v"
@@ -317,7 +343,8 @@ class _Case:
         ]
         if not feeds:
             return
-        source = self.rng.choice(feeds)
+        source = "people" if "people" in feeds else self.rng.choice(feeds)
+        rows = f'"o_{source}_ever"'
         code = (
             "import penstock as ps\n\n\n"
             f"@ps.flow(attempts=1)\ndef history({source}):\n"
@@ -327,13 +354,13 @@ class _Case:
         )
         latest = "row_number() OVER (PARTITION BY {} ORDER BY {}file_number DESC, v DESC NULLS LAST)"
         now = (
-            f"SELECT k, v, ts FROM (SELECT *, {latest.format('k', 'ts DESC, ')} AS place FROM {source} WHERE k IS NOT NULL) "
+            f"SELECT k, v, ts FROM (SELECT *, {latest.format('k', 'ts DESC, ')} AS place FROM {rows} WHERE k IS NOT NULL) "
             "WHERE place = 1"
         )
         ever = (
             "SELECT k, v, ts AS mark, ts AS valid_from, lead(ts) OVER (PARTITION BY k ORDER BY ts) AS valid_to, "
             "lead(ts) OVER (PARTITION BY k ORDER BY ts) IS NULL AS is_current FROM "
-            f"(SELECT *, {latest.format('k, ts', '')} AS place FROM {source} WHERE k IS NOT NULL) WHERE place = 1"
+            f"(SELECT *, {latest.format('k, ts', '')} AS place FROM {rows} WHERE k IS NOT NULL) WHERE place = 1"
         )
         columns = {
             "dim_now": [["k", "string"], ["v", "bigint"], ["ts", "timestamp"]],
@@ -361,6 +388,23 @@ class _Case:
                 "settings": {},
             }
 
+    def _people(self) -> None:
+        """A feed of snapshots of everything."""
+        name = "people"
+        columns = [("k", "string"), ("v", "bigint"), ("ts", "timestamp")]
+        self.project["feeds"][name] = {
+            "format": self.rng.choice(["csv", "json", "parquet"]),
+            "mode": "snapshot",
+            "declared": True,
+            "columns": columns,
+            "time": self.rng.choice(["ts", None]),
+            "called": {one: one for one in ("k", "v", "ts")},
+            "style": "z",
+            "settings": {"settle": "0s"},
+            "pattern": None,
+        }
+        self.sources[name] = Source(name, tuple(columns), None, "none")
+
     def _group(self) -> None:
         """Two tables that do not depend on each other become one job."""
         alone = [
@@ -384,12 +428,15 @@ class _Case:
             if rng.random() < 0.5:
                 sources.sort(key=lambda one: one.name not in self.project["tables"])
             grain = rng.choice(self.grains)
-            drawing = Drawing(rng, plain=self.plain)
+            drawing = Drawing(rng, plain=self.plain, begins=self.project["zone"] == "America/St_Johns")
             sources = [one for one in sources if one.of("string") and one.of("bigint", "int")]
             view = TEMPLATES[chosen](drawing, sources, grain)
             if view is None:
                 continue
             view.template = chosen
+            begins = "⟦:partition_start¦" in view.text
+            if begins and any(one.grain == "none" for one in sources if one.name in view.sources and one.timed):
+                continue  # nothing says which partitions there are
             if self._related(view, name) and self._fitting(view):
                 return self._declared(view, name)
         return None
@@ -413,7 +460,7 @@ class _Case:
             ]
             return (
                 view.template not in ("shifted", "last_seen")
-                and not view.grain[0].isdigit()
+                and view.grain not in SHORT[:-1]
                 and all(grain != "none" and self._fits(grain, view.grain) for grain in grains)
             )
         for source in view.sources:
@@ -422,13 +469,18 @@ class _Case:
             grain = self.sources[source].grain
             if grain == "none":
                 continue
-            word = "PARTITION" if view.grain[0].isdigit() else view.grain.upper()
-            windows = ["last 2", f"{word} - 1 .. {word}", "PARTITION - 2 .. PARTITION"]
-            whole = ["everything"] if view.template not in ("of_partition", "lifetime", "python_partition") else []
+            word = "PARTITION" if view.grain in SHORT[:-1] else view.grain.upper()
+            windows = ["last 2", f"{word} - 1 .. {word}", "PARTITION - 2 .. PARTITION", f"{word} - 2, {word}"]
+            if view.grain in ("day", "week", "month"):
+                windows += ["DAY - 2 .. DAY", f"{word} - 3 .. {word} - 2, DAY - 1 .. DAY"]
+            begins = "⟦:partition_start¦" in view.text
+            whole = [] if begins else ["everything"]
             if self._fits(grain, view.grain):
                 options: list[str | None] = [None] * 4
                 if view.template == "of_partition":
-                    options += ["previous", *windows, f"{word} - 1"]
+                    options += ["previous", *windows, f"{word} - 1", f"{word} - 2, {word} - 1"]
+                    options += ["DAY - 1", "HOUR - 2"] if view.grain == "hour" else []
+                    options += ["DAY - 1"] if view.grain in SHORT[:-1] and self.scale == "hours" else []
                 elif view.template in ("windowed", "self_join", "subquery"):
                     options += windows
                 if view.template == "shifted":
@@ -439,13 +491,15 @@ class _Case:
                     options.append(f"{word}.{grain}s()" if FINER[view.grain] >= FINER["day"] else None)
                 options += whole
             elif self._fits(view.grain, grain):
-                options = ["containing", *whole]
+                if grain not in AROUND.get(view.grain, ()) and not whole:
+                    return False
+                options = ["containing", *whole] if grain in AROUND.get(view.grain, ()) else list(whole)
             else:
                 if not whole:
                     return False
                 options = list(whole)
             chosen = rng.choice(options)
-            if chosen is None and (view.template == "last_seen" or view.grain[0].isdigit()):
+            if chosen is None and (view.template == "last_seen" or view.grain in SHORT[:-1]):
                 chosen = "PARTITION"  # here it must be said
             view.sources[source] = chosen
         return True
@@ -469,6 +523,9 @@ class _Case:
         inner = [source for source in view.sources if source != "ITSELF"]
         if rng.random() < 0.1 and view.grain == "none" and not view.time:
             settings["waits"] = rng.choice([False, {rng.choice(inner): False}])
+        timed = [source for source in inner if self.sources[source].timed]
+        if rng.random() < 0.15 and len(timed) > 1 and "waits" not in settings:
+            settings["absent"] = {rng.choice(timed): "empty"}
         sources = {name if source == "ITSELF" else source: relation for source, relation in view.sources.items()}
         code = settings.pop("__python", None)
         return {
@@ -525,6 +582,8 @@ class _Case:
             return [rng.randrange(5) for _ in range(rng.randrange(4))]
         if kind.startswith("struct"):
             return {"x": rng.choice([None, rng.randrange(9)]), "y": rng.choice(["p", "q"])}
+        if name == "seen_at":
+            return at + rng.randrange(-90, 90) * calendar.MINUTE
         if name == "epoch":
             return at // 1_000_000 + rng.choice([0, 0, -3600, 7200])
         return rng.randrange(0, 90) if rng.random() < 0.9 else rng.choice([-1, -17, 7, 3, 3])
@@ -538,6 +597,12 @@ class _Case:
     def _step(self, at: int, count: int) -> list[dict[str, Any]]:
         rng = self.rng
         actions: list[dict[str, Any]] = []
+        if at and rng.random() < 0.3:
+            # Before anything comes that is written by it.
+            action = self._feed_made_other()
+            if action is not None:
+                declare(self.project, action)
+                actions.append(action)
         for feed in self.project["feeds"]:
             if at == 0 or rng.random() < 0.7:
                 for _ in range(rng.choice([1, 1, 2])):
@@ -573,8 +638,12 @@ class _Case:
                 "double": 0.25,
                 "decimal(10,2)": "1.25",
                 "boolean": True,
+                "timestamp": self.start,
             }
-            rows[0] = [sure.get(kind, value) for value, (_, kind) in zip(rows[0], declared["columns"], strict=True)]
+            rows[0] = [
+                sure.get(kind, value) if name != declared["time"] else value
+                for value, (name, kind) in zip(rows[0], declared["columns"], strict=True)
+            ]
         self.delivered[feed].append(file)
         action = {"do": "deliver", "feed": feed, "file": file, "rows": rows, "bad": self._bad(declared)}
         if self.rng.random() < 0.2:
@@ -611,6 +680,7 @@ class _Case:
             return self._new_file(feed, late=True)
         if kind == "backfill":
             names = [*self.project["tables"], *self.project["feeds"]]
+            names = [one for one in names if self._feed_of(one) not in self.mixed]
             return {"do": "backfill", "table": rng.choice(names), "span": self._span()}
         if not files:
             return None
@@ -618,11 +688,15 @@ class _Case:
         if kind == "again":
             return {"do": "again", "feed": feed, "file": file}
         if kind in ("withdraw", "give back"):
+            if feed in self.mixed:
+                return None
             # What an older snapshot says counts again when a newer one is withdrawn: so none of them may be gone.
             if declared["mode"] == "snapshot":
                 if self.archived:
                     return None
                 self.needed.add(feed)
+            if "late" in declared["settings"]:
+                return None  # when did it come?
             return {"do": kind, "feed": feed, "file": file}
         if kind in ("delete", "vanish") and feed in self.needed:
             return None
@@ -661,6 +735,11 @@ class _Case:
                     "grain",
                     "zone",
                     "run",
+                    "relations",
+                    "relations",
+                    "propagate",
+                    "absent",
+                    "flow",
                 )
             ]
         )
@@ -720,7 +799,22 @@ class _Case:
             action = {"do": "table", "name": name, "table": self.removed.pop(name)}
         elif kind == "grain" and leaves:
             action = self._grain_change(rng.choice(leaves))
-        elif kind == "zone" and not (self.archived and self._naive()):
+        elif kind == "relations" and tables:
+            action = self._relation_change(rng.choice(tables))
+        elif kind == "propagate" and tables:
+            # Followed again sooner or later.
+            held = [name for name in tables if "propagate" in self.project["tables"][name]["settings"]]
+            name = rng.choice(held or tables)
+            value = None if held else rng.choice(["none", ["new"], ["audit"], ["late", "corrected"]])
+            action = {"do": "table setting", "name": name, "key": "propagate", "value": value}
+        elif kind == "absent" and tables:
+            name = rng.choice(tables)
+            sources = [one for one in self.project["tables"][name]["sources"] if one != name]
+            value = rng.choice([None, {rng.choice(sources): "empty"}]) if len(sources) > 1 else None
+            action = {"do": "table setting", "name": name, "key": "absent", "value": value}
+        elif kind == "flow" and any(one["kind"] == "flow" for one in self.project["tables"].values()):
+            action = self._flow_change()
+        elif kind == "zone" and not (self.archived and self._naive()) and not (self.mixed and self._naive()):
             action = {"do": "zone", "value": rng.choice([zone for zone in ZONES if zone != self.project["zone"]])}
         if action is not None:
             declare(self.project, action)
@@ -746,24 +840,135 @@ class _Case:
         feed = self.project["feeds"][name]
         options: list[tuple[str, Any]] = [("priority", 4), ("period", "5m"), ("keep_versions", 3), ("max_ahead", "2d")]
         options += [("queue", "1s"), ("settle", "0s"), ("reasons", {"f*1*": "audit"})]
-        if feed["mode"] == "snapshot" and not self.archived and name not in self.needed:
+        options += [("look_every", rng.choice(["5m", None])), ("follow_links", rng.choice([True, None]))]
+        fixed = self.archived or name in self.mixed
+        if feed["mode"] == "snapshot" and not fixed and name not in self.needed:
             options += [
                 ("order", one) for one in ("arrival", "modified", "name f([0-9]+)", f"column {feed['called']['v']}")
             ]
-        if feed["style"] == "naive" and not self.archived:
+        if feed["mode"] == "append" and feed["time"] and not fixed and "late" in feed["settings"]:
+            options += [("late", None)] * 2
+        elif feed["mode"] == "append" and "lateness" in feed["settings"] and not fixed:
+            options += [("late", "set aside")]
+        if feed["style"] == "naive" and not fixed:
             options += [("zone", one) for one in rng.sample(list(ZONES), 2)]
         if feed["time"]:
             options += [("lateness", None), ("lateness", "30m"), ("lateness", "2h"), ("punctuation", None)]
             grains = [g for g in self.grains if not (dict(feed["columns"])[feed["time"]] == "date" and g in SHORT)]
             options += [("partition", rng.choice(grains))] * 3
-        if not self.plain and not self.archived:
+        if not fixed:
             k, v = (token(feed["called"][one]) for one in "kv")
             rule = rng.choice([f"{v} IS NULL OR {v} < 95", f"{k} IS NULL OR {k} <> 'd'", f"{v} IS NULL OR {v} >= 5"])
             options += [("rules", [rule]), ("rules", None)]
-        if not self.archived and name not in self.needed and rng.random() < 0.1:
-            return {"do": "feed mode", "name": name, "value": "append" if feed["mode"] == "snapshot" else "snapshot"}
+        if not fixed and name not in self.needed and "late" not in feed["settings"] and rng.random() < 0.1:
+            mode = "append" if feed["mode"] == "snapshot" else "snapshot"
+            return {"do": "feed fields", "name": name, "fields": {"mode": mode}}
         key, value = rng.choice(options)
         return {"do": "feed setting", "name": name, "key": key, "value": value}
+
+    def _feed_of(self, name: str) -> str | None:
+        table = self.project["tables"].get(name)
+        return name if table is None else table.get("feed")
+
+    def _feed_made_other(self) -> dict[str, Any] | None:
+        """Another format, other columns, names or options of files; another time; a feed that is new, gone or back."""
+        rng = self.rng
+        kind = rng.choice(
+            ["format", "columns", "columns", "columns", "path", "options", "time", "new", "gone", "back", "back"]
+        )
+        feeds = self.project["feeds"]
+        if kind == "new" and len(feeds) < 3:
+            self._feed(name := f"ev{7 + len(feeds)}")
+            self.delivered[name] = []
+            made = feeds.pop(name)
+            return {"do": "feed", "name": name, "feed_": made}
+        if kind == "gone" and len(feeds) > 1:
+            name = rng.choice(list(feeds))
+            self.removed_feeds[name] = feeds[name]
+            return {"do": "feed", "name": name, "feed_": None}
+        if kind == "back" and self.removed_feeds:
+            name = rng.choice(list(self.removed_feeds))
+            return {"do": "feed", "name": name, "feed_": self.removed_feeds.pop(name)}
+        name = rng.choice(list(feeds))
+        feed = feeds[name]
+        if not feed["declared"] or feed["mode"] != "append" or name in self.needed:
+            return None
+        columns = [list(column) for column in feed["columns"]]
+        names = [column for column, _ in columns]
+        if kind == "columns" and not self.archived:
+            action = rng.choice(["add", "add", "drop", "widen", "turn"])
+            extra = ("note", rng.choice(["string", "bigint", "double"]))
+            droppable = [
+                one
+                for one in ("x", "f", "d", "epoch", "tags", "place", "note", "seen_at")
+                if one in names and one != feed["time"]
+            ]
+            if action == "add" and "note" not in names:
+                columns.insert(rng.randrange(len(columns) + 1), list(extra))
+            elif action == "drop" and droppable and name not in self.mixed:
+                del columns[names.index(rng.choice(droppable))]
+            elif action == "widen" and not self.plain:
+                columns = [[one, "bigint" if type_ == "int" else type_] for one, type_ in columns]
+            elif action == "turn":
+                columns.reverse()
+            return {"do": "feed fields", "name": name, "fields": {"columns": columns}}
+        if kind == "time" and "seen_at" in names and feed["time"] and not (self.archived or name in self.mixed):
+            if "late" in feed["settings"] or "punctuation" in feed["settings"]:
+                return None
+            return {"do": "feed fields", "name": name, "fields": {"time": "seen_at"}}
+        nested = any("<" in kind_ for _, kind_ in columns)
+        text = all(
+            kind_ in ("string", "bigint", "int", "double", "boolean", "timestamp", "date") for _, kind_ in columns
+        )
+        if kind == "format" and not nested and text and feed["style"] != "naive":
+            other = rng.choice([one for one in ("csv", "json", "parquet") if one != feed["format"]])
+            feed_pattern = rng.choice([f"*.{other}", "f*"])
+            self.mixed.add(name)
+            if feed_pattern != "f*" and feed["pattern"] not in ("f*", "*"):
+                self.delivered[name] = []  # nobody looks at those any more
+            settings = {key: value for key, value in feed["settings"].items() if key != "options"}
+            return {
+                "do": "feed fields",
+                "name": name,
+                "fields": {"format": other, "pattern": feed_pattern, "settings": settings},
+            }
+        if kind == "path":
+            return {
+                "do": "feed fields",
+                "name": name,
+                "fields": {"pattern": rng.choice(["f*", "*", "f0*[02468]*", None])},
+            }
+        if kind == "options" and feed["format"] == "csv":
+            self.mixed.add(name)
+            value = rng.choice([None, {"sep": ";"}, {"nullValue": "NULL"}, {"sep": "|"}])
+            return {"do": "feed setting", "name": name, "key": "options", "value": value}
+        return None
+
+    def _relation_change(self, name: str) -> dict[str, Any] | None:
+        """The same query over other partitions."""
+        table = self.project["tables"][name]
+        sources = {one: None for one in table["sources"] if one != name}
+        if table["grain"] == "none" or name in table["sources"] or not all(one in self.sources for one in sources):
+            return None
+        view = View(table["text"], [], None, table["grain"], sources, template=table["template"])
+        if not self._related(view, name):
+            return None
+        return {"do": "relations", "name": name, "relations": view.sources}
+
+    def _flow_change(self) -> dict[str, Any] | None:
+        """Another number in a flow."""
+        flow = {name: one for name, one in self.project["tables"].items() if one["template"] == "flow"}
+        if not flow:
+            return None
+        (code,) = [one["flow"] for one in flow.values() if one["flow"]]
+        found = re.search(r" > (\d+)\"\)", code)
+        assert found is not None
+        old, new = f" > {found[1]}", f" > {self.rng.randrange(40)}"
+        made = {
+            name: one | {"text": one["text"].replace(old, new), "flow": one["flow"] and one["flow"].replace(old, new)}
+            for name, one in flow.items()
+        }
+        return {"do": "tables", "tables": made}
 
     def _grain_change(self, name: str) -> dict[str, Any] | None:
         """Other partitions of the same rows."""
@@ -775,7 +980,7 @@ class _Case:
         for source in table["sources"]:
             fine = self.sources[source].grain if source in self.sources else "none"
             if grain != "none" and fine != "none" and not self._fits(fine, grain):
-                relations[source] = "containing" if self._fits(grain, fine) else "everything"
+                relations[source] = "containing" if fine in AROUND.get(grain, ()) else "everything"
         return {"do": "grain", "name": name, "value": grain, "relations": relations}
 
     def _span(self) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from penstock.app import Warehouse
+from penstock.control.views.inputs import WaitingRows
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.project import read_project
 from penstock.declare.warehouse import load_warehouse
@@ -20,6 +21,7 @@ from penstock.engine.commands.feeds import give_back, withdraw
 from penstock.engine.commands.requests import Requesting
 from penstock.engine.declarations import restored_state
 from penstock.engine.runtime import Pace
+from penstock.engine.updates.times import waiting_rows
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -45,6 +47,8 @@ class NoRest(Exception):
 @dataclass(frozen=True)
 class Ran:
     status: list[TableStatus]
+    # The rows that are said to wait for other sources.
+    waiting: Sequence[WaitingRows] = ()
     # What one query over all tables said: how many rows each has, up to when they are complete, whether they agree.
     answer: tuple[dict[str, int], int | None, bool] | None = None
 
@@ -87,12 +91,13 @@ class OnSpark:
             warehouse.run(until_idle=True, on_round=look)
             status = warehouse.status()
             made = [row.table for row in status if row.updates and row.doing == "idle"]
+            waiting = warehouse.waiting()
             if not ask or not made:
-                return Ran(status)
+                return Ran(status, waiting)
             counts = ", ".join(f"(SELECT count(*) FROM {name}) AS {name}" for name in made)
             answer = warehouse.query(f"SELECT {counts}")
             found = dict(zip(answer.columns, answer.rows[0], strict=True))
-            return Ran(status, (found, answer.complete_us, answer.consistent))
+            return Ran(status, waiting, (found, answer.complete_us, answer.consistent))
 
 
 class OnDuck:
@@ -103,12 +108,13 @@ class OnDuck:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         without_spark(monkeypatch)
         self.clock = Ticking()
+        self.clock.pass_by(90_000_000 * 1_000_000)  # no row is from the future
 
     def run(self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int | None, ask: bool = False) -> Ran:
         if kill_at is not None:
             self._killed(folder, backfills, takings, kill_at)
             backfills = ()
-        return Ran(self._run(folder, backfills, takings, Points()))
+        return self._run(folder, backfills, takings, Points())
 
     def _killed(self, folder: Path, backfills: Backfills, takings: Takings, kill_at: int) -> None:
         """The disk as it is at that point is all that is left."""
@@ -127,7 +133,7 @@ class OnDuck:
                 shutil.rmtree(folder)
                 image.rename(folder)
 
-    def _run(self, folder: Path, backfills: Backfills, takings: Takings, point: Points) -> list[TableStatus]:
+    def _run(self, folder: Path, backfills: Backfills, takings: Takings, point: Points) -> Ran:
         declared = load_warehouse(read_project(folder))
         store = WatchedStore(declared.declarations.store_url, point)
         runtime = None
@@ -149,7 +155,10 @@ class OnDuck:
             runtime.start()
             runtime.run(until_idle=True)
             runtime.close()
-            return status(restored_state(store), self.clock.now_us())
+            state = restored_state(store)
+            with store.read() as conn:
+                waiting = waiting_rows(catalogue, conn, declared.definitions, state, state.tables)
+            return Ran(status(state, self.clock.now_us()), waiting)
         finally:
             if runtime is not None:
                 runtime._lock.release()

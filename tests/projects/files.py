@@ -82,27 +82,38 @@ def _arrow(value: Any, kind: str) -> Any:
     return value
 
 
-def content(feed: Mapping[str, Any], zone: str, rows: Sequence[Row]) -> bytes:
-    """The bytes of a file with these rows."""
+def content(feed: Mapping[str, Any], zone: str, rows: Sequence[Row]) -> tuple[bytes, list[int]]:
+    """The bytes of a file with these rows, and the line at which each begins."""
     columns = feed["columns"]
     style = feed.get("style", "z")
     if feed["format"] == "csv":
         out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        sep = feed["settings"].get("options", {}).get("sep", ",")
+        writer = csv.writer(out, lineterminator="\n", delimiter=sep)
         writer.writerow([name for name, _ in columns])
+        at = []
         for row in rows:
+            at.append(out.getvalue().count("\n") + 1)
             writer.writerow([_text(value, kind, style, zone) for value, (_, kind) in zip(row, columns, strict=True)])
-        return out.getvalue().encode()
+        return out.getvalue().encode(), at
     if feed["format"] == "json":
         lines = []
         for row in rows:
             found = {name: _json(value, kind, style, zone) for value, (name, kind) in zip(row, columns, strict=True)}
             lines.append(json.dumps(found, ensure_ascii=False) + "\n")
-        return "".join(lines).encode()
+        return "".join(lines).encode(), list(range(1, len(rows) + 1))
     arrays = [pa.array([_arrow(row[at], kind) for row in rows], ARROW[kind]) for at, (_, kind) in enumerate(columns)]
     sink = io.BytesIO()
     pq.write_table(pa.table(arrays, names=[name for name, _ in columns]), sink)
-    return sink.getvalue()
+    return sink.getvalue(), list(range(1, len(rows) + 1))
+
+
+def read(feed: Mapping[str, Any], rows: Sequence[Row]) -> list[list[Any]]:
+    """The values that a reader finds in a file with these rows."""
+    if feed["format"] != "csv":
+        return [list(row) for row in rows]
+    null = feed["settings"].get("options", {}).get("nullValue", "")
+    return [[None if value in ("", null) else value for value in row] for row in rows]
 
 
 def write(path: Path, data: bytes, mtime_s: float) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -35,6 +36,10 @@ class Loaded:
     rows: Sequence[Sequence[Any]]
     data: bytes
     mtime: float = 0.0
+    # What its columns were, at which line each row begins, and the time before which its rows were late.
+    columns: Sequence[str] = ()
+    lines: Sequence[int] = ()
+    late: int | None = None
 
 
 class Files:
@@ -45,20 +50,20 @@ class Files:
         # The newest time that a table ever had.
         self.newest: dict[str, int] = {}
 
-    def came(
-        self, table: str, feed: str, file: str, number: int, rows: Sequence[Sequence[Any]], data: bytes, mtime: float
-    ) -> None:
+    def came(self, table: str, file: str, came: Loaded) -> None:
         known = self.loaded.setdefault(table, {})
-        if file in known and known[file].feed != feed:
+        if file in known and known[file].feed != came.feed:
             known.clear()
-        if file not in known or known[file].data != data:
-            known[file] = Loaded(feed, number, rows, data, mtime)
+        if file not in known:
+            known[file] = came
+        elif known[file].data != came.data:
+            # Another content came when the first did.
+            known[file] = replace(came, late=known[file].late)
 
-    def in_order(self, table: str, feed: str, declared: Mapping[str, Any]) -> list[Sequence[Sequence[Any]]]:
-        """The rows of each file; of those that state the same, the later ones count."""
+    def in_order(self, table: str, feed: str, declared: Mapping[str, Any]) -> list[tuple[str, Loaded]]:
+        """The files, each with its rows; of those that state the same, the later ones count."""
         found = [(name, one) for name, one in self.loaded.get(table, {}).items() if one.feed == feed]
         word, _, what = declared["settings"].get("order", "arrival").partition(" ")
-        at = [name for name, _ in declared["columns"]].index(what) if word == "column" else 0
 
         def key(name: str, one: Loaded) -> Any:
             if word == "modified":
@@ -67,10 +72,11 @@ class Files:
                 match = re.search(what, name)
                 return int(match[1]) if match else -1
             if word == "column":
+                at = one.columns.index(what)
                 return max((row[at] for row in one.rows if row[at] is not None), default=-math.inf)
             return 0
 
-        return [one.rows for _, one in sorted(found, key=lambda each: (key(*each), each[1].number))]
+        return sorted(found, key=lambda each: (key(*each), each[1].number))
 
 
 class Unsure(Exception):
@@ -156,22 +162,26 @@ class Oracle:
         grain = table["grain"] if table else feed["settings"].get("partition", "none")
         time = table["time"] if table else feed["time"]
         target = _o(name)
-        made = files.in_order(name, feed_name, feed)
+        made = [one for _, one in files.in_order(name, feed_name, feed)]
+        if table is None:
+            numbered = [(*row, number) for number, one in enumerate(made) for row in self._values(feed, one)]
+            self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
+            self._transformed(_o(f"{name}_ever"), feed_name, None)
         if feed["mode"] == "append":
-            numbered = [(*row, number) for number, rows in enumerate(made) for row in rows]
+            numbered = [(*row, number) for number, one in enumerate(made) for row in self._values(feed, one)]
             self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
             self._transformed(target, feed_name, table)
             return
         if grain == "none":
-            self._raw(feed, made[-1] if made else [])
+            self._raw(feed, self._values(feed, made[-1]) if made else [])
             self._transformed(target, feed_name, table)
             return
         # Each partition is what the newest file says that has rows in it.
         self._raw(feed, [])
         self._transformed(target, feed_name, table)
         stated: set[int] = set()
-        for rows in reversed(made):
-            self._raw(feed, rows)
+        for one in reversed(made):
+            self._raw(feed, self._values(feed, one))
             self._transformed("one_file", feed_name, table)
             kind = dict(table["columns"] if table else feed["columns"])[time]
             at = self._instant(time, kind)
@@ -184,13 +194,64 @@ class Oracle:
                 self.con.execute(f"INSERT INTO {target} SELECT * FROM one_file WHERE {at} >= {start} AND {at} < {end}")
             stated |= starts
 
+    def _values(self, feed: Mapping[str, Any], one: Loaded) -> list[list[Any]]:
+        """The rows of a file in the columns of now, but for those that came late where these are set aside."""
+        places = [one.columns.index(name) if name in one.columns else None for name, _ in feed["columns"]]
+        late = one.late if feed["settings"].get("late") == "set aside" else None
+        rows = ([None if place is None else row[place] for place in places] for row in one.rows)
+        return [row for row in rows if late is None or not self._before(feed, row, late)]
+
+    def _before(self, feed: Mapping[str, Any], row: Sequence[Any], late: int) -> bool:
+        at = [name for name, _ in feed["columns"]].index(feed["time"])
+        kind, value = feed["columns"][at][1], row[at]
+        if value is None:
+            return False
+        if kind == "date":
+            return calendar.midnight(date.fromisoformat(value), self.zone) < late
+        zone = self.zone if kind == "timestamp_ntz" else feed["settings"].get("zone", self.zone)
+        us = value if isinstance(value, int) else calendar.wall(datetime.fromisoformat(value), zone)
+        return us < late
+
+    def refused(self, project: Project, files: Files) -> dict[str, Counter[tuple[str, int, str]]]:
+        """Of each base table the rows that should be in its quarantine: their file, their line, and what is wrong."""
+        self.zone = project["zone"]
+        found = {}
+        for name in order(project):
+            table = project["tables"].get(name)
+            feed_name = name if table is None else table.get("feed")
+            if not feed_name:
+                continue
+            feed, of = project["feeds"][feed_name], Counter[tuple[str, int, str]]()
+            for file, one in files.in_order(name, feed_name, feed):
+                rows = self._values(feed | {"settings": feed["settings"] | {"late": "load"}}, one)
+                late = one.late if feed["settings"].get("late") == "set aside" else None
+                broken = self._broken(feed, rows)
+                at = [column for column, _ in feed["columns"]].index(feed["time"]) if feed["time"] else None
+                for number, (row, line) in enumerate(zip(rows, one.lines, strict=True)):
+                    if at is not None and row[at] is None:
+                        of[file, line, "time"] += 1
+                    elif number in broken:
+                        of[file, line, "rule"] += 1
+                    elif late is not None and self._before(feed, row, late):
+                        of[file, line, "late"] += 1
+            found[name] = of
+        return found
+
+    def _broken(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> set[int]:
+        if not feed["settings"].get("rules"):
+            return set()
+        numbered = [(*row, number) for number, row in enumerate(rows)]
+        self._store("judged", [*feed["columns"], ("row_number_", "bigint")], numbered)
+        tests = " OR ".join(f"NOT coalesce({duck_text(rule)}, false)" for rule in feed["settings"]["rules"])
+        return {number for (number,) in self.con.execute(f"SELECT row_number_ FROM judged WHERE {tests}").fetchall()}
+
     def _raw(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
         """The good rows of files."""
         zone, self.zone = self.zone, feed["settings"].get("zone", self.zone)
-        if feed["format"] == "csv":
-            rows = [[None if value == "" else value for value in row] for row in rows]  # an empty value is null
         self._store("raw", feed["columns"], rows)
         self.zone = zone
+        if feed["time"]:
+            self.con.execute(f"DELETE FROM raw WHERE {_quoted(feed['time'])} IS NULL")
         for rule in feed["settings"].get("rules", []):
             self.con.execute(f"DELETE FROM raw WHERE NOT coalesce({duck_text(rule)}, false)")
 
@@ -214,7 +275,10 @@ class Oracle:
             return
         whole = grain == "none" or not table["time"]
         spans: dict[str, Any] = {
-            source: None if whole else self._span(table["sources"][source], reads[source][2], grain) for source in reads
+            source: None
+            if whole or self._reads_all(table["sources"][source], reads[source][2])
+            else (table["sources"][source], reads[source][2], grain)
+            for source in reads
         }
         at = self._instant(table["time"], dict(map(tuple, table["columns"]))[table["time"]]) if table["time"] else None
         if "{start}" in text and all(span is None for span in spans.values()):
@@ -313,19 +377,16 @@ class Oracle:
                 first = self._begin(source, project)
             if first is None:
                 continue
-            span = None if table["grain"] == "none" else self._span(relation, source_grain, table["grain"])
-            if span is not None:
-                start = calendar.floor(calendar.floor(first, source_grain, self.zone), table["grain"], self.zone)
-                first = calendar.shift(start, 1 - span[1], table["grain"], self.zone)
+            if table["grain"] != "none" and source_grain != "none" and relation != "everything":
+                some = readers(first, relation, source_grain, table["grain"], self.zone)
+                if not some:
+                    continue
+                first = min(some)
             found.append(first)
         return min(found, default=None)
 
-    def _span(self, relation: str | None, source: str, grain: str) -> tuple[int, int, str] | None:
-        """(low, high, grain of the source): from the start of partition n + low to that of n + high; None: all."""
-        if source == "none" or relation == "everything":
-            return None
-        low, high = window(relation)
-        return low, high, source
+    def _reads_all(self, relation: str | None, source: str) -> bool:
+        return source == "none" or relation == "everything"
 
     def _bound(
         self,
@@ -344,39 +405,24 @@ class Oracle:
                 conditions.append(f"{at} < {edge}")
             span = spans[source]
             if span is not None and start is not None:
-                first, last = self._stretch(span, start, reads, source)
-                conditions.append(f"{at} >= {first} AND {at} < {last}")
+                read = stretches(start, *span, self.zone)
+                conditions.append("(" + " OR ".join(f"{at} >= {low} AND {at} < {high}" for low, high in read) + ")")
             where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
             parts.append(f"{_quoted(source)} AS (SELECT * FROM {_o(source)}{where})")
         return f"WITH {', '.join(parts)} SELECT * FROM ({text})"
-
-    def _stretch(
-        self, span: tuple[int, int, str], start: int, reads: Mapping[str, Any], source: str
-    ) -> tuple[int, int]:
-        low, high, source_grain = span
-        first = calendar.shift(start, low, self._grain, self.zone)
-        last = calendar.shift(start, high, self._grain, self.zone)
-        return calendar.floor(first, source_grain, self.zone), calendar.ceil(last, source_grain, self.zone)
 
     def _partitions(
         self, reads: Mapping[str, Any], spans: Mapping[str, Any], grain: str, edge: int | None, itself: bool
     ) -> list[int]:
         """The partitions that read any row."""
-        self._grain = grain
         found: set[int] = set()
         for source, (_, at, source_grain) in reads.items():
             if at is None or spans[source] is None:
                 continue
-            low, high, _ = spans[source]
             cut = f" WHERE {at} < {edge}" if edge is not None else ""
-            for (us,) in self.con.execute(f"SELECT DISTINCT {at} FROM {_o(source)}{cut}").fetchall():
-                first, last = calendar.floor(us, source_grain, self.zone), None
-                last = calendar.shift(first, 1, source_grain, self.zone)
-                n = calendar.shift(calendar.floor(first, grain, self.zone), -high + 1, grain, self.zone)
-                stop = calendar.shift(calendar.ceil(last, grain, self.zone), -low, grain, self.zone)
-                while n < stop:
-                    found.add(n)
-                    n = calendar.shift(n, 1, grain, self.zone)
+            times = self.con.execute(f"SELECT DISTINCT {at} FROM {_o(source)}{cut}").fetchall()
+            for first in {calendar.floor(us, source_grain, self.zone) for (us,) in times}:
+                found |= readers(first, spans[source][0], source_grain, grain, self.zone)
         if itself and found and edge is not None:
             n = min(found)
             while n < edge:
@@ -385,25 +431,73 @@ class Oracle:
         return sorted(found)
 
 
+def optional(table: Mapping[str, Any], source: str) -> bool:
+    """Whether a table goes on without a source that has not come as far."""
+    said = table["settings"].get("absent", "wait")
+    return bool((said if isinstance(said, str) else said.get(source, "wait")) == "empty")
+
+
 def waits_for(table: Mapping[str, Any], source: str) -> bool:
     """Whether the time of a source holds a table back."""
     said = table["settings"].get("waits", True)
     return bool(said if isinstance(said, bool) else said.get(source, True))
 
 
-def window(relation: str | None) -> tuple[int, int]:
-    """What a relation says, in partitions of the table that reads: from n + low to before n + high."""
+# One stretch of what a relation says: from the start of a calendar unit so many after the one in which the partition begins, to the
+# end of one so many after the one in which it ends. No unit: the partition itself.
+Piece = tuple[str | None, int, str | None, int]
+
+
+def pieces(relation: str | None) -> list[Piece]:
     if relation is None or relation in ("same", "containing") or relation.endswith("()"):
-        return 0, 1
+        return [(None, 0, None, 0)]
     if relation == "previous":
-        return -1, 0
+        return [(None, -1, None, -1)]
     if relation.startswith("last "):
-        return 1 - int(relation[5:]), 1
-    ends = []
-    for end in relation.split(".."):
-        words = end.split()
-        ends.append(int(words[2]) * (-1 if words[1] == "-" else 1) if len(words) == 3 else 0)
-    return ends[0], ends[-1] + 1
+        return [(None, 1 - int(relation[5:]), None, 0)]
+    found: list[Piece] = []
+    for piece in relation.split(","):
+        ends = []
+        for end in piece.split(".."):
+            words = end.split()
+            unit = None if words[0] == "PARTITION" else words[0].lower()
+            ends.append((unit, int(words[2]) * (-1 if words[1] == "-" else 1) if len(words) == 3 else 0))
+        found.append((*ends[0], *ends[-1]))
+    return found
+
+
+def stretches(start: int, relation: str | None, source: str, grain: str, zone: str) -> list[tuple[int, int]]:
+    """What a partition reads of a source, in whole partitions of that."""
+    end = calendar.shift(start, 1, grain, zone)
+    found = []
+    for low_unit, low, high_unit, high in pieces(relation):
+        first = calendar.shift(calendar.floor(start, low_unit or grain, zone), low, low_unit or grain, zone)
+        last = calendar.shift(calendar.ceil(end, high_unit or grain, zone), high, high_unit or grain, zone)
+        found.append((calendar.floor(first, source, zone), calendar.ceil(last, source, zone)))
+    return found
+
+
+def readers(us: int, relation: str | None, source: str, grain: str, zone: str) -> set[int]:
+    """The partitions that read the source's partition with this instant. Nobody reads what comes after."""
+    us = calendar.floor(us, source, zone)
+    n, found = calendar.floor(us, grain, zone), set()
+    while True:
+        read = stretches(n, relation, source, grain, zone)
+        if any(low <= us < high for low, high in read):
+            found.add(n)
+        elif all(low > us for low, _ in read):
+            return found
+        n = calendar.shift(n, 1, grain, zone)
+
+
+def carried(edge: int, relation: str | None, source: str, grain: str, zone: str) -> int:
+    """Up to when a table may be complete whose source is up to an edge: past it, where only earlier partitions are read."""
+    n = calendar.floor(edge, grain, zone)
+    if "none" in (source, grain) or relation == "everything":
+        return edge
+    while all(high <= edge for _, high in stretches(n, relation, source, grain, zone)):
+        n = calendar.shift(n, 1, grain, zone)
+    return max(edge, n)
 
 
 def _o(name: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
 import shutil
 import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from penstock.app import check
 from penstock.declare.problems import ProjectError
 from penstock.errors import PenstockError
 from tests.projects import files as writing
-from tests.projects.calendar import floor, moment, shift
+from tests.projects.calendar import floor, moment
 from tests.projects.engines import Engine, NoRest, Ran, RefusedBackfill
-from tests.projects.oracle import Files, Oracle, Rows, Unsure, plain, waits_for, window
-from tests.projects.project import Case, Project, bases, declare, order, present, write_project
+from tests.projects.oracle import Files, Loaded, Oracle, Rows, Unsure, carried, optional, plain, waits_for
+from tests.projects.project import Case, Project, bases, declare, order, pattern, present, write_project
 
 FIRST_MTIME = 1_700_000_000.0
 
@@ -60,8 +61,10 @@ class World:
         self.folder = folder
         self.project: Project = copy.deepcopy(case["project"])
         self.files = Files()
-        # What lies there: {(feed, file): (number of its content, rows, bytes, time)}
-        self.landing: dict[tuple[str, str], tuple[int, list[Any], bytes, float]] = {}
+        # What lies there: {(feed, file): what it is}
+        self.landing: dict[tuple[str, str], Loaded] = {}
+        # Up to when each base table was complete after the last step.
+        self.edges: dict[str, int | None] = {}
         # The promises of marker files.
         self.marks: dict[str, list[int]] = {}
         self.number = self.loaded_up_to = 0
@@ -91,11 +94,11 @@ class World:
             if path.exists():
                 writing.write(path, path.read_bytes(), self._tick())
                 place = (action["feed"], action["file"])
-                number, rows, data, _ = self.landing.get(place, (0, [], b"", 0.0))
-                if number > self.loaded_up_to:
+                found = self.landing.get(place)
+                if found is not None and found.number > self.loaded_up_to:
                     # Nobody has seen it yet: it comes now.
                     self.number += 1
-                    self.landing[place] = (self.number, rows, data, self.mtime)
+                    self.landing[place] = replace(found, number=self.number, mtime=self.mtime)
         elif what == "delete":
             self._path(action).unlink(missing_ok=True)
             self.landing.pop((action["feed"], action["file"]), None)
@@ -123,7 +126,7 @@ class World:
         elif what == "give back" and place in self.withdrawn and place in self.landing:
             del self.withdrawn[place]
             self.number += 1
-            self.landing[place] = (self.number, *self.landing[place][1:])
+            self.landing[place] = replace(self.landing[place], number=self.number)
             self.takings.append((what, path))
 
     def _tick(self) -> float:
@@ -136,7 +139,7 @@ class World:
     def _deliver(self, action: Mapping[str, Any]) -> None:
         feed = self.project["feeds"][action["feed"]]
         rows = [*action["rows"], *action.get("bad", [])]
-        data = writing.content(feed, self.project["zone"], rows)
+        data, lines = writing.content(feed, self.project["zone"], rows)
         mtime = time.time() + 7200 if action.get("future") else self._tick() - action.get("aged", 0) * 10
         writing.write(self._path(action), data, mtime)
         place = (action["feed"], action["file"])
@@ -145,22 +148,30 @@ class World:
             self._path(action).unlink()
             self.landing.pop(place, None)
             return
-        if place not in self.landing or self.landing[place][2] != data:
+        if place not in self.landing or self.landing[place].data != data:
             self.number += 1
-            self.landing[place] = (self.number, rows, data, mtime)
+            columns = [name for name, _ in feed["columns"]]
+            self.landing[place] = Loaded(
+                action["feed"], self.number, writing.read(feed, rows), data, mtime, columns, lines
+            )
 
     def load(self) -> None:
         """What a run takes up: every base table what lies there of its feed and is new to it."""
         project = self.present
-        self.loaded_up_to = self.number
+        # Those that are found at once came in the order of their times.
+        new = [(place, one) for place, one in self.landing.items() if one.number > self.loaded_up_to]
+        for number, (place, one) in enumerate(sorted(new, key=lambda each: (each[1].mtime, each[0])), 1):
+            self.landing[place] = replace(one, number=self.loaded_up_to + number)
+        self.number = self.loaded_up_to = self.loaded_up_to + len(new)
         for name in order(project):
             table = project["tables"].get(name)
             feed = name if table is None else table.get("feed")
             if feed is None:
                 continue
-            for (of, file), (number, rows, data, mtime) in sorted(self.landing.items(), key=lambda one: one[1][0]):
-                if of == feed and self.withdrawn.get((of, file)) != data:
-                    self.files.came(name, feed, file, number, rows, data, mtime)
+            for (of, file), one in sorted(self.landing.items(), key=lambda each: each[1].number):
+                matches = of == feed and fnmatch.fnmatchcase(file, pattern(project["feeds"][feed]))
+                if matches and self.withdrawn.get((of, file)) != one.data:
+                    self.files.came(name, file, replace(one, late=self.edges.get(name)))
 
 
 # The product, as users reach it
@@ -244,7 +255,7 @@ def _step(world: World, project: Project, engine: Engine, number: int, oracle: O
         return [Finding("no rest", number, "-", str(error))]
     except Exception as error:
         return [Finding("run crashed", number, "-", f"{type(error).__name__}: {str(error)[:500]}")]
-    return _compared(world, project, ran, number, oracle, played)
+    return _compared(world, project, engine, ran, number, oracle, played)
 
 
 def _sensible_refusal(text: str) -> bool:
@@ -263,19 +274,22 @@ def _sensible_refusal(text: str) -> bool:
     )
 
 
-def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Oracle, played: Played) -> list[Finding]:
+def _compared(
+    world: World, project: Project, engine: Engine, ran: Ran, number: int, oracle: Oracle, played: Played
+) -> list[Finding]:
     found: list[Finding] = []
     status = {row.table: row for row in ran.status}
     edges = {name: row.complete_us if row.as_of_us is None else row.as_of_us for name, row in status.items()}
     # A marker may come before the first file: then there is nothing to read yet.
     edges |= {name: None for name, row in status.items() if name in bases(project) and not row.updates}
+    kept = _kept_back(project)
     for name in order(project):
         row = status[name]
         if row.error:
             found.append(Finding("failed", number, name, row.error.splitlines()[0][:300]))
         elif row.doing not in ("idle", "empty"):
             found.append(Finding("not idle", number, name, row.doing))
-        elif row.inconsistent or row.held:
+        elif (row.inconsistent or row.held) and name not in kept:
             found.append(Finding("inconsistent when idle", number, name, f"{row.inconsistent} {row.held}"))
         if row.quarantined_files:
             found.append(Finding("file quarantined", number, name, f"{row.quarantined_files} files"))
@@ -289,10 +303,14 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
             edges[name] = _reached(project, name, edges)
     wanted = oracle.contents(project, world.files, edges, unmade)
     for name in sorted(unmade & {*project["tables"]}):
-        if not project["tables"][name].get("feed") and not oracle.waits(name, project, edges, unmade):
+        table = project["tables"][name]
+        sure = not table.get("feed") and name not in kept and "absent" not in table["settings"]
+        if sure and not oracle.waits(name, project, edges, unmade):
             found.append(Finding("never made", number, name, "all its sources have something"))
     got = published(world.folder, {name: columns for name, (columns, _) in wanted.items()})
     for name, (_, want) in wanted.items():
+        if name in kept:
+            continue
         played.tables += 1
         played.rows += len(want)
         difference = _difference(want, got[name])
@@ -300,7 +318,10 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
             edge = edges[name]
             upto = "no edge" if edge is None else f"complete up to {moment(edge).isoformat()}"
             found.append(Finding("wrong rows", number, name, f"{upto}; {difference}"))
-    if ran.answer is not None:
+    world.edges = {name: edges[name] for name in order(project) if name in bases(project) or _feed_of(project, name)}
+    found += _refused(world, project, number, oracle, lines=not engine.plain)
+    found += _waiting(project, ran, edges, {name: got[name] for name in got}, unmade | kept, number, oracle)
+    if ran.answer is not None and not kept:
         counts, complete, consistent = ran.answer
         told = [edges[name] for name in counts if edges[name] is not None]
         least = min((edge for edge in told if edge is not None), default=None)
@@ -317,7 +338,98 @@ def _compared(world: World, project: Project, ran: Ran, number: int, oracle: Ora
             found.append(
                 Finding("query claim", number, "-", f"complete up to {complete}, but the tables are up to {least}")
             )
-    found += _claims(world, project, edges, number)
+    found += [claim for claim in _claims(world, project, edges, number) if claim.table not in kept]
+    return found
+
+
+def _feed_of(project: Project, name: str) -> str | None:
+    table = project["tables"].get(name)
+    return name if table is None else table.get("feed")
+
+
+def _kept_back(project: Project) -> set[str]:
+    """Tables that do not follow all changes, with all that is made from them: only when they do again is known what they hold."""
+    found: set[str] = set()
+    for name in order(project):
+        table = project["tables"].get(name)
+        if table and (
+            table["settings"].get("propagate", "all") != "all" or any(one in found for one in table["sources"])
+        ):
+            found.add(name)
+    return found
+
+
+def _refused(world: World, project: Project, number: int, oracle: Oracle, *, lines: bool) -> list[Finding]:
+    """Whether the quarantine of each base table has the rows that are bad or late now, by file and line, and no others."""
+    found = []
+    wanted = oracle.refused(project, world.files)
+    stored = published(world.folder, {f"{name}_quarantine": ["file", "line", "reason"] for name in wanted})
+    for name, want in wanted.items():
+        got: Counter[tuple[str, int, str]] = Counter()
+        for file, line, reason in stored[f"{name}_quarantine"]:
+            kind = "late" if reason.startswith("late:") else "rule" if "breaks the rule" in reason else "other"
+            kind = "time" if reason.endswith(" is null") and "event time" in reason else kind
+            got[file.rpartition("/")[2], line, kind] += 1
+        if not lines:  # the stand-in takes each row for one
+            want, got = _without_lines(want), _without_lines(got)
+        if got != want:
+            missing, extra = list((want - got).elements()), list((got - want).elements())
+            found.append(Finding("quarantine", number, name, f"missing {missing[:4]}; extra {extra[:4]}"))
+    return found
+
+
+def _without_lines(rows: Counter[tuple[str, int, str]]) -> Counter[tuple[str, int, str]]:
+    found: Counter[tuple[str, int, str]] = Counter()
+    for (file, _, kind), count in rows.items():
+        found[file, 0, kind] += count
+    return found
+
+
+def _waiting(
+    project: Project,
+    ran: Ran,
+    edges: Mapping[str, int | None],
+    got: Mapping[str, Rows],
+    unsure: Collection[str],
+    number: int,
+    oracle: Oracle,
+) -> list[Finding]:
+    """What is said of rows that wait for other sources: those of a source between the table's edge and its own."""
+    found = []
+    told = {(one.table, one.source): one for one in ran.waiting}
+    for name in order(project):
+        table, edge = project["tables"].get(name), edges[name]
+        if table is None or table.get("feed") or name in unsure or edge is None:
+            continue
+        limits = _above(project, name, edges)
+        if len(limits) < 2 or edge != min(one if one is not None else edge for one in limits.values()):
+            continue
+        for source in limits:
+            own = edges[source]
+            if source in unsure or own is None or limits[source] != own:
+                continue
+            columns = (
+                project["tables"][source]["columns"]
+                if source in project["tables"]
+                else project["feeds"][source]["columns"]
+            )
+            _, at, _ = oracle._source(source, project)
+            if at is None or not columns:
+                continue
+            ((want,),) = oracle.con.execute(
+                f'SELECT count(*) FROM "o_{source}" WHERE {at} >= {edge} AND {at} < {own}'
+            ).fetchall()
+            one = told.get((name, source))
+            feed = project["feeds"].get(_feed_of(project, source) or "", {"settings": {}})
+            vague = feed["settings"].keys() & {"lateness", "punctuation"}
+            if own > edge and want and one is None and not vague:
+                found.append(Finding("waiting rows", number, name, f"{want} rows of {source} wait, nothing is said"))
+            if one is not None and one.exact and own > edge and one.rows != want:
+                found.append(
+                    Finding("waiting rows", number, name, f"{one.rows} rows of {source} are said to wait, it is {want}")
+                )
+            if one is not None and own <= edge:
+                found.append(Finding("waiting rows", number, name, f"{source} is said to be ahead, but is not"))
     return found
 
 
@@ -355,11 +467,11 @@ def _above(project: Project, name: str, edges: Mapping[str, int | None]) -> dict
     for source, relation in table["sources"].items():
         if source == name or not oracle.flows(source, project) or not waits_for(table, source):
             continue
+        if optional(table, source):
+            continue
         edge, source_grain = edges[source], oracle._source(source, project)[2]
-        low_high = window(relation) if relation != "everything" else (0, 1)
-        if edge is not None and low_high[1] < 1 and "none" not in (grain, source_grain):
-            # It reads earlier partitions only, so it can go on past what they are.
-            edge = shift(floor(edge, grain, project["zone"]), 1 - low_high[1], grain, project["zone"])
+        if edge is not None:
+            edge = carried(edge, relation, source_grain, grain, project["zone"])
         found[source] = edge
     return found
 
@@ -393,7 +505,13 @@ def _feed_edge(world: World, project: Project, name: str, feed_name: str) -> int
     at = [column for column, _ in feed["columns"]].index(feed["time"])
     if feed["columns"][at][1] != "timestamp" or feed["style"] == "naive":
         return None
-    times = [row[at] for file in world.files.loaded.get(name, {}).values() for row in file.rows]
+    times = [
+        row[file.columns.index(feed["time"])]
+        for file in world.files.loaded.get(name, {}).values()
+        if feed["time"] in file.columns
+        for row in file.rows
+    ]
+    times = [us for us in times if isinstance(us, int)]
     newest = max([*times, world.files.newest.get(name, -(2**62))])
     world.files.newest[name] = newest
     return newest + 1 - seconds(feed["settings"].get("lateness", "0s")) * 1_000_000

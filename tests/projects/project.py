@@ -84,8 +84,7 @@ def texts(project: Project) -> dict[str, str]:
     if project.get("run"):
         lines += ["", "[run]", *(f"{key} = {toml(value)}" for key, value in project["run"].items())]
     for name, feed in project["feeds"].items():
-        suffix = {"csv": "csv", "json": "json", "parquet": "parquet"}[feed["format"]]
-        lines += ["", f"[feeds.{name}]", f'path = "landing/{name}/*.{suffix}"', f"format = {toml(feed['format'])}"]
+        lines += ["", f"[feeds.{name}]", f'path = "landing/{name}/{pattern(feed)}"', f"format = {toml(feed['format'])}"]
         if feed["declared"]:
             lines.append(f"columns = {toml(ddl(feed['columns']))}")
         if feed["time"]:
@@ -103,6 +102,11 @@ def texts(project: Project) -> dict[str, str]:
         else:
             found[f"tables/{name}.sql"] = _sql(name, table)
     return found
+
+
+def pattern(feed: Mapping[str, Any]) -> str:
+    """Which files of its folder are of a feed."""
+    return str(feed.get("pattern") or f"*.{feed['format']}")
 
 
 def header(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,8 +167,16 @@ def declare(project: Project, action: Mapping[str, Any]) -> None:
         table = project["tables"][action["name"]]
         table["grain"] = action["value"]
         table["sources"] = {source: action["relations"].get(source) for source in table["sources"]}
-    elif what == "feed mode" and action["name"] in project["feeds"]:
-        project["feeds"][action["name"]]["mode"] = action["value"]
+    elif what == "feed" and action["feed_"] is None:
+        project["feeds"].pop(action["name"], None)
+    elif what == "feed":
+        project["feeds"][action["name"]] = copy.deepcopy(action["feed_"])
+    elif what == "feed fields" and action["name"] in project["feeds"]:
+        project["feeds"][action["name"]].update(copy.deepcopy(action["fields"]))
+    elif what == "tables":
+        project["tables"].update(copy.deepcopy(action["tables"]))
+    elif what == "relations" and action["name"] in project["tables"]:
+        project["tables"][action["name"]]["sources"].update(action["relations"])
     elif what == "zone":
         project["zone"] = action["value"]
     elif what == "run setting":

@@ -12,7 +12,10 @@ from tests.projects.engines import Engine
 from tests.projects.play import Finding, play
 from tests.projects.project import Case, declare, present, texts
 
-CHANGES = ("table", "table setting", "feed setting", "feed mode", "grain", "zone", "run setting")
+CHANGES = (
+    *("table", "tables", "table setting", "relations", "grain"),
+    *("feed", "feed setting", "feed fields", "zone", "run setting"),
+)
 
 
 def shrink(case: Case, engine: Engine, finding: Finding, *, seconds: float = 180) -> Case:
@@ -114,7 +117,7 @@ def told(case: Case) -> str:
                 if feed["format"] == "parquet":
                     happened += [f"  {name}:", *(f"    {row}" for row in rows)]
                 else:
-                    text = files.content(feed, project["zone"], rows).decode()
+                    text = files.content(feed, project["zone"], rows)[0].decode()
                     happened += [f"  {name}:", *(f"    {line}" for line in text.splitlines())]
             elif action["do"] in CHANGES:
                 declare(project, action)

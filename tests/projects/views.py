@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[a-z]\w{0,2}|total|slot|begins|seen|later|moment_|one|two|
 
 def token(name: str) -> str:
     """A name as SQL has it."""
-    if _PLAIN.fullmatch(name) or re.fullmatch(r"(ev|ref|t|b)\d*(_\w+)?", name):
+    if (_PLAIN.fullmatch(name) and name != "at") or re.fullmatch(r"(ev|ref|t|b)\d*(_\w+)?", name):
         return name
     return f'⟦`{name}`¦"{name}"⟧'
 
@@ -127,10 +127,12 @@ START, END = "⟦:partition_start¦{start}⟧", "⟦:partition_end¦{end}⟧"
 class Drawing:
     """What the templates share: randomness and what fits."""
 
-    def __init__(self, rng: random.Random, *, plain: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, plain: bool = False, begins: bool = False) -> None:
         self.rng = rng
         # For a stand-in of Spark that only knows what both languages share.
         self.plain = plain
+        # Whether days are told by `:partition_start`, as clocks were set back over midnight.
+        self.begins = begins
 
     def key(self, source: Source) -> str:
         return self.rng.choice(source.of("string"))
@@ -139,6 +141,8 @@ class Drawing:
         return self.rng.choice(source.of("bigint", "int"))
 
     def trunc(self, grain: str, source: Source, alias: str = "") -> str:
+        if self.begins and grain in ("day", "week", *MONTHS):
+            return START
         return trunc(grain, source, alias)
 
     def condition(self, source: Source, alias: str = "") -> str:
@@ -619,8 +623,10 @@ def from_epoch(d: Drawing, sources: Sequence[Source], grain: str) -> View | None
     if s is None:
         return None
     at = "⟦timestamp_seconds(epoch)¦epoch * 1000000⟧"
-    text = f"SELECT {d.key(s)} AS k, {at} AS at, {d.number(s)} AS v FROM {s.sql} WHERE epoch IS NOT NULL"
-    return View(text, [("k", "string"), ("at", "timestamp"), ("v", "bigint")], "at", grain, {s.name: None}, how="whole")
+    text = f"SELECT {d.key(s)} AS k, {at} AS begins, {d.number(s)} AS v FROM {s.sql} WHERE epoch IS NOT NULL"
+    return View(
+        text, [("k", "string"), ("begins", "timestamp"), ("v", "bigint")], "begins", grain, {s.name: None}, how="whole"
+    )
 
 
 @template
@@ -677,7 +683,7 @@ def python_rows(d: Drawing, sources: Sequence[Source], grain: str) -> View | Non
 @template
 def python_sums(d: Drawing, sources: Sequence[Source], grain: str) -> View | None:
     s = _timed(sources)
-    if s is None or grain not in ("hour", "day", "week", *MONTHS) or d.plain:
+    if s is None or grain not in ("hour", "day", "week", *MONTHS) or d.plain or d.begins:
         return None
     key, number, bucket = d.key(s), d.number(s), d.trunc(grain, s)
     text = f"SELECT {key} AS k, {bucket} AS slot, sum({number}) AS total FROM {s.sql} GROUP BY 1, 2"

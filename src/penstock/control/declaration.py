@@ -211,6 +211,7 @@ class Declaration:
                 before.arrived,
             )
             state.amount = before.amount
+            state.said_us = _said(before) if before.table.time == table.time else None
             if anew != "files":  # else the markers are offered again with the files: they may be read otherwise
                 state.promises = before.promises
         return state
@@ -236,6 +237,7 @@ class Declaration:
             self.ledger.former.add(before.table.name)
         state.cost, state.counts, state.staleness = before.cost, before.counts, before.staleness
         state.files, state.order, state.came, state.arrived = before.files, before.order, before.came, before.arrived
+        state.said_us = _said(before)
         return state
 
     def _redefined(self, state: TableState, table: Table) -> bool:
@@ -250,3 +252,8 @@ class Declaration:
 def _promise(feed: Feed) -> tuple[object, ...]:
     """What a feed says of the rows that are still to come."""
     return feed.lateness_us, feed.punctuated, feed.markers, feed.mode, feed.timed
+
+
+def _said(table: TableState) -> int | None:
+    """Up to when a table was said to be complete."""
+    return table.said_us if table.anew and table.edge_us is None else table.edge_us

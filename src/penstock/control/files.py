@@ -50,7 +50,8 @@ class Files:
     def file_arrived(self, event: FileArrived) -> None:
         self.feeds.hear(event.feed, event.at_us, delivery=True)
         for state in self._fed(event.feed):
-            self.to_load(state, replace(event.file, late_us=state.edge_us) if state.edge_us is not None else event.file)
+            upto = state.said_us if state.anew and state.edge_us is None else state.edge_us
+            self.to_load(state, replace(event.file, late_us=upto) if upto is not None else event.file)
 
     def file_rewritten(self, event: FileRewritten) -> None:
         upto_us = max((end for _, end in event.ranges), default=END_US)

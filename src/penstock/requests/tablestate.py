@@ -74,6 +74,8 @@ class TableState:
     files: dict[str, FeedFile] = field(default_factory=dict)
     arrived: int = 0
     order: dict[str, int] = field(default_factory=dict)
+    # Before it started anew it was complete up to here; what comes until it is made is late by that.
+    said_us: int | None = None
     # Of these, or of those that are being loaded: files of which the table holds an earlier content.
     again: set[str] = field(default_factory=set)
     # Of files that got other content before they were loaded: when the first content came.

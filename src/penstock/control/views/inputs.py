@@ -9,16 +9,18 @@ from datetime import tzinfo
 from penstock.control.state import State
 from penstock.model.grain import WHOLE, Grain, zone_of
 from penstock.model.partitions import EVERYTHING, PartitionSet
-from penstock.model.time import BEGIN_US, SECOND_US, format_instant
+from penstock.model.time import BEGIN_US, END_US, SECOND_US, format_instant
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A source of a table that is further than the table can go now: its rows from a time on wait for other sources."""
+    """A source of a table that is further than the table can go now: its rows between two times wait for other sources."""
 
     table: str
     source: str
     from_us: int
+    # Up to when it is complete: what is later waits for its own feed.
+    to_us: int
     waits_for: tuple[str, ...]
     # Up to when the slowest of these is complete; None if it is not at all.
     upto_us: int | None
@@ -72,7 +74,7 @@ def _ahead(state: State, name: str) -> list[Ahead]:
         if far[edge.source] > slowest:
             cut = BEGIN_US if trailing is None else edge.map.cut(trailing)
             upto = None if slowest <= BEGIN_US else min(state.tables[one].edge_us or 0 for one in waited)
-            found.append(Ahead(name, edge.source, cut, waited, upto))
+            found.append(Ahead(name, edge.source, cut, state.tables[edge.source].edge_us or END_US, waited, upto))
     return found
 
 

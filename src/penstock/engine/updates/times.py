@@ -56,13 +56,18 @@ def waiting_rows(
 def _counted(catalogue: Catalogue, conn: Connection, definitions: Mapping[str, Definition], one: Ahead) -> WaitingRows:
     definition = definitions[one.source]
     grain, time = definition.table.grain, definition.time
-    within = None if grain is WHOLE or one.from_us <= BEGIN_US else [(grain.floor(one.from_us), END_US)]
+    if one.to_us <= one.from_us:
+        return WaitingRows(one.table, one.source, 0, True, one.waits_for, one.upto_us)
+    first = BEGIN_US if one.from_us <= BEGIN_US else grain.floor(one.from_us)
+    within = None if grain is WHOLE else [(first, one.to_us)]
     files = catalogue.files(conn, one.source, catalogue.snapshot(conn), within)
     whole, part = 0, 0.0
     for file in catalogue.described(conn, one.source, files, time) if time is not None else files:
         low, high = next(iter(time_range([file], time or "", zone_of(definition.table.zone))), (BEGIN_US, END_US))
-        if low >= one.from_us:
+        if low >= one.from_us and high <= one.to_us:
             whole += file.records
-        elif high > one.from_us:
-            part += file.records * (high - one.from_us) / (high - low)
+        elif high > one.from_us and low < one.to_us:
+            share = file.records * (min(high, one.to_us) - max(low, one.from_us)) / (high - low)
+            # Its first row or its last is among them.
+            part += max(share, 1.0) if low >= one.from_us or high <= one.to_us else share
     return WaitingRows(one.table, one.source, whole + round(part), not part, one.waits_for, one.upto_us)
