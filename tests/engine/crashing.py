@@ -656,7 +656,8 @@ def check_files(site: Site) -> None:
     catalogue = Catalogue(site.warehouse.declarations.data_path)
     try:
         with store.read() as conn:
-            assert list(catalogue.unknown_files(conn)) == []
+            left = list(catalogue.unknown_files(conn))
+            assert left == [], left
             assert catalogue.scheduled(conn) == []
     finally:
         store.close()

@@ -274,10 +274,10 @@ class Runtime:
         if monotonic() - self._marked_at >= MARK_EVERY_S:
             self._marked_at = monotonic()
             self._keep_up_mark()
-            self._watch_spark()
             declarations = self.warehouse.declarations
             config = declarations.config.log
             keep_small(declarations.state_folder / SPARK_FILE, config.size, config.keep)
+        self._watch_spark()
         self._watch()
         self._stop_overrun()
         self._keep_orders()
@@ -318,6 +318,16 @@ class Runtime:
             return
         self._record([FaultMet(self.clock.now_us(), "spark", ENDED)])
         threading.Thread(target=self._restart_spark, name="penstock-spark", daemon=True).start()
+
+    @property
+    def spark_ended(self) -> bool:
+        """Whether its process is gone, as far as that can be seen from outside."""
+        return self._spark is not None and has_ended(self._spark)
+
+    def spark_told(self) -> str:
+        """What is wrong with it, if it answers at all; empty if nothing is."""
+        spark = self._spark
+        return ENDED if spark is not None and (has_ended(spark) or not is_alive(spark)) else ""
 
     def _restart_spark(self) -> None:
         """If that fails, the next update tries it again, and tells."""

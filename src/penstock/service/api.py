@@ -35,8 +35,9 @@ from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
 from penstock.service.access import Access
 from penstock.service.console import Console
+from penstock.service.health import Health, probes_of
 from penstock.service.limits import Limits, OneTooMany, OwnName
-from penstock.service.metrics import CONTENT_TYPE, metrics
+from penstock.service.metrics import CONTENT_TYPE, availability, metrics
 from penstock.service.openapi import description
 from penstock.service.pictures import described
 from penstock.service.requests import BackfillBody, RequestsDoor, Wishes, number_of
@@ -70,10 +71,14 @@ class Api:
     tokens_only: InitVar[bool] = False
     # Whether the loop that keeps the tables fresh is alive.
     is_alive: Callable[[], bool] = lambda: True
+    # Whether the process of Spark is gone, without asking it; and what is wrong with it, if it is asked.
+    spark_ended: Callable[[], bool] = lambda: False
+    spark: Callable[[], str] = lambda: ""
 
     def __post_init__(self, tokens_only: bool) -> None:
         self.access = Access(self.warehouse.store, self.front.profiles, tokens_only)
         self.console = Console(self)
+        self.healths = Health(probes_of(self.warehouse, self.spark), self.warehouse.clock.now_us)
 
     def app(self) -> Starlette:
         return Starlette(
@@ -97,6 +102,7 @@ class Api:
                 Route("/metrics", self.metrics, methods=["GET"]),
                 Route("/openapi.json", self.openapi, methods=["GET"]),
                 Route("/healthz", self.health, methods=["GET"]),
+                Route("/readyz", self.ready, methods=["GET"]),
             ],
             middleware=[Middleware(OneTooMany, limits=self.limits), Middleware(OwnName, hosts=self.hosts)],
             exception_handlers={Refused: refused, HTTPException: http_error, Exception: broken},
@@ -338,17 +344,35 @@ class Api:
     async def metrics(self, request: Request) -> Response:
         await self._who(request)
         now_us = self.warehouse.clock.now_us()
-        found, saved = await to_thread.run_sync(
-            self.front.looking, lambda state: (overview(state, now_us), savings(state))
-        )
-        return PlainTextResponse(metrics(self.front, found, saved, now_us), media_type=CONTENT_TYPE)
+        away = await self.healths.look()
+        told = availability(("store", "storage", "spark"), away, self.is_alive(), now_us)
+        if not any(each.part == "store" for each in away):  # else nothing is known of tables
+            found, saved = await to_thread.run_sync(
+                self.front.looking, lambda state: (overview(state, now_us), savings(state))
+            )
+            told += metrics(self.front, found, saved, now_us)
+        return PlainTextResponse(told, media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(description())
 
     async def health(self, request: Request) -> Response:
+        """Whether this process can work: it waits for nothing and nobody."""
+        if not self.is_alive():
+            return JSONResponse({"status": "the loop has ended"}, 503)
+        if self.spark_ended():
+            return JSONResponse({"status": "Spark has ended; it is started again"}, 503)
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        """Whether the store, the disk and Spark answer. What is wrong in detail is not for everybody."""
+        away = await self.healths.look()
         alive = self.is_alive()
-        return JSONResponse({"status": "ok" if alive else "the loop has ended"}, 200 if alive else 503)
+        told = {
+            "status": "ready" if alive and not away else "not ready" if alive else "the loop has ended",
+            "unavailable": [{"part": each.part, "since_us": each.since_us} for each in away],
+        }
+        return JSONResponse(told, 200 if alive and not away else 503)
 
 
 def _preferred_wait_s(request: Request) -> float:

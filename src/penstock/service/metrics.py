@@ -12,10 +12,28 @@ from penstock.control.views.status import Overview
 from penstock.engine.desk.feedback import BUCKETS_S
 from penstock.engine.desk.front import Front
 from penstock.model.time import SECOND_US
+from penstock.service.health import Unavailable
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]
 Add = Callable[[str, str, str, Iterable[Sample]], None]
+
+
+def availability(parts: Iterable[str], away: Iterable[Unavailable], alive: bool, now_us: int) -> str:
+    """What of the world is not available, also when nothing else is known."""
+    since = {each.part: (now_us - each.since_us) / SECOND_US for each in away}
+    lines = [
+        "# HELP penstock_unavailable_seconds For how long a part of the world has not been available; 0 if it is.",
+        "# TYPE penstock_unavailable_seconds gauge",
+        *(f'penstock_unavailable_seconds{{part="{part}"}} {since.get(part, 0):.10g}' for part in parts),
+        "# HELP penstock_available Whether a part of the world is available.",
+        "# TYPE penstock_available gauge",
+        *(f'penstock_available{{part="{part}"}} {int(part not in since)}' for part in parts),
+        "# HELP penstock_loop_alive Whether the loop that keeps the tables fresh runs.",
+        "# TYPE penstock_loop_alive gauge",
+        f"penstock_loop_alive {int(alive)}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def metrics(front: Front, seen: Overview, saved: Sequence[Savings], now_us: int) -> str:

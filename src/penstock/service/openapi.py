@@ -242,10 +242,20 @@ def description() -> dict[str, Any]:
             "/healthz": {
                 "get": {
                     "operationId": "health",
-                    "summary": "Whether the loop runs.",
+                    "summary": "Whether the process can work: its loop runs, Spark is there.",
                     "responses": {
-                        "200": _json("It does.", {"type": "object", "required": ["status"]}),
-                        "503": _json("It does not.", {"type": "object"}),
+                        "200": _json("It can.", {"type": "object", "required": ["status"]}),
+                        "503": _json("It cannot.", {"type": "object"}),
+                    },
+                }
+            },
+            "/readyz": {
+                "get": {
+                    "operationId": "ready",
+                    "summary": "Whether the store, the disk and Spark answer.",
+                    "responses": {
+                        "200": _json("They do.", {"type": "object", "required": ["status", "unavailable"]}),
+                        "503": _json("Some do not; since when.", {"type": "object"}),
                     },
                 }
             },

@@ -60,7 +60,10 @@ def served(
         given = limits or Limits()
         given = replace(given, connections=min(given.connections, _most_connections()))
         serve = warehouse.declared.declarations.config.serve
-        api = Api(warehouse, front, given, names_of(host, serve.hosts), serve.tokens, loop.is_alive)
+        names = names_of(host, serve.hosts)
+        api = Api(
+            warehouse, front, given, names, serve.tokens, loop.is_alive, lambda: runtime.spark_ended, runtime.spark_told
+        )
         server = server_of(api, listener)
         try:
             ready = front.prepare(front.settings.lanes)

@@ -97,12 +97,15 @@ class SparkWork:
         try:
             yield
         except BaseException:
-            for each in job.each:
-                self._discard(each.table, self.warehouse.definitions[each.table], folder)
+            self.discard(job, folder)
             raise
         finally:
             self._shared.release()
             self._shared = None
+
+    def discard(self, job: Job, folder: str) -> None:
+        for each in job.each:
+            self._discard(each.table, self.warehouse.definitions[each.table], folder)
 
     def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
         number = row_number(schema)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -85,6 +85,10 @@ class Compute(Protocol):
         them fails, what was made for the others goes too."""
         return nullcontext()
 
+    def discard(self, job: Job, folder: str) -> None:
+        """What was made for a job is not needed: it will not be published."""
+        return None
+
     def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
         """The digest of the rows of some files, which who wrote them did not compute."""
         return None
@@ -135,9 +139,14 @@ class Executor:
             self._step("started")
             computed = self._compute(job)
             self._step("computed")
-            computed, same = self._compared(job, computed)
-            for one in computed:
-                self._make_durable(one)
+            try:
+                computed, same = self._compared(job, computed)
+                for one in computed:
+                    self._make_durable(one)
+            except Exception:  # else many faults would fill the disk
+                with suppress(OSError):  # the next start does it
+                    self.compute.discard(job, job_folder(job.id, self.owner))
+                raise
             self._step("durable")
             self._surely(job, lambda: self._publish(job, computed, same, took()))
             self._step("published")
