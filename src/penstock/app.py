@@ -222,14 +222,22 @@ class Warehouse:
         self.close()
 
     @contextmanager
-    def running(self, pace: Pace | None = None, *, for_queries: bool = False) -> Iterator[Runtime]:
-        """The runtime, with the project taken over for the time being; `for_queries`: updates follow what queries ask for."""
+    def running(
+        self,
+        pace: Pace | None = None,
+        *,
+        for_queries: bool = False,
+        standby: bool = False,
+        on_wait: Callable[[str], None] = lambda _who: None,
+    ) -> Iterator[Runtime]:
+        """The runtime, with the project taken over for the time being; `for_queries`: updates follow what queries ask for; `standby`: as soon as nobody
+        else runs it, and who does is told."""
         from penstock.engine.runtime import Runtime
 
         runtime = Runtime(self.declared, self.store, self.catalogue, lambda: self.spark, self.clock, pace)
         if for_queries:
             runtime.updates = find_query_policy(self.declared.declarations.config.queries.policy).updates
-        runtime.start()
+        runtime.start(standby, on_wait)
         try:
             yield runtime
         finally:

@@ -57,6 +57,10 @@ def register(app: typer.Typer) -> None:
 def run(
     project: ProjectOption = Path(),
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when nothing is left to do.")] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another process runs the project, and take over when it is gone."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only how it ended.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -64,9 +68,12 @@ def run(
     with errors_told(), open_warehouse(project) as warehouse:
         declarations = warehouse.declared.declarations
         zone, quiet = zone_of(declarations.config.zone), quiet or declarations.config.log.to == "output"
+        if standby and not warehouse.store.is_sqlite:
+            with working("Starting Spark"):  # it would take most of the time of taking over
+                _ = warehouse.spark
         with (
             written(declarations.config.log, declarations.state_folder),
-            warehouse.running(for_queries=not until_idle) as runtime,
+            warehouse.running(for_queries=not until_idle, standby=standby, on_wait=_tell_waits) as runtime,
         ):
             with working("Starting Spark"):
                 _ = warehouse.spark
@@ -116,6 +123,10 @@ def _queries_answered(warehouse: Warehouse, runtime: Runtime) -> Iterator[None]:
 
         with answering(warehouse, front):
             yield
+
+
+def _tell_waits(who: str) -> None:
+    err.print(f"standing by: {who.partition(';')[0]}", markup=False, soft_wrap=True)
 
 
 def stop_on_signals(runtime: Runtime) -> None:

@@ -158,9 +158,9 @@ class Runtime:
 
     # Life
 
-    def start(self) -> None:
-        """Take the project over: nobody else runs it, what a dead process left is given back and swept."""
-        self._lock.acquire(self.owner)
+    def start(self, standby: bool = False, on_wait: Callable[[str], None] = lambda _who: None) -> None:
+        """Take the project over: nobody else runs it, what a dead process left is given back and swept. `standby`: as soon as nobody does."""
+        self._lock.acquire(self.owner, standby, on_wait)
         try:
             self._start()
         except BaseException:

@@ -1,5 +1,8 @@
 """One process at a time runs a project. The lock belongs to the operating system (a locked file) or to the database
-server (an advisory lock), so that a killed process never leaves it behind."""
+server (an advisory lock), so that a killed process never leaves it behind.
+
+A process that is frozen, or whose connection is lost without a word, keeps the server's lock. So who has it renews a lease, and a process that stands by
+takes over when that has run out, by the clock of the server. What the first one still does is fenced off."""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import fcntl
 import json
 import os
 import socket
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +19,24 @@ from time import monotonic, sleep
 from typing import IO
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from penstock.errors import PenstockError
-from penstock.store.store import Store
+from penstock.store.store import Store, StoreError
 
 _ADVISORY_KEY = 7306
 _PATIENCE_S = 3.0
 _BLINK_S = 0.2
+# A lease that was not renewed for so long has run out.
+LEASE_S = 8.0
+RENEW_EVERY_S = 2.0
+_STANDBY_LOOKS_EVERY_S = 0.5
+_LEASE = "lease"
+_NOW = "extract(epoch FROM clock_timestamp())"
+_HELD_BY = (
+    "SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database "
+    f"WHERE locktype = 'advisory' AND granted AND objid = {_ADVISORY_KEY} AND datname = current_database()"
+)
 
 
 class AlreadyRunning(PenstockError):
@@ -34,8 +49,11 @@ class RunLock:
         self._path = path
         self._file: IO[str] | None = None
         self._connection: Connection | None = None
+        self._owner = ""
+        self._over = threading.Event()
 
-    def acquire(self, owner: str) -> None:
+    def acquire(self, owner: str, standby: bool = False, on_wait: Callable[[str], None] = lambda _who: None) -> None:
+        """Take it, or say who has it; `standby`: wait until that one is gone, or its lease has run out."""
         holder = {
             "owner": owner,
             "pid": os.getpid(),
@@ -43,21 +61,30 @@ class RunLock:
             "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         }
         if self._store.is_sqlite:
+            if standby:
+                raise PenstockError(
+                    "--standby needs a store on PostgreSQL, which another machine can reach: [store] url in penstock.toml"
+                )
             self._lock_file(holder)
+        elif standby:
+            self._stand_by(on_wait)
         else:
             self._lock_server()
         with self._store.write() as conn:
             self._store.set_fact(conn, "owner", owner)
             self._store.set_fact(conn, "holder", json.dumps(holder))
+        self._owner = owner
+        if not self._store.is_sqlite:
+            self._renew()
+            self._over.clear()
+            threading.Thread(target=self._keep_renewing, name="penstock-lease", daemon=True).start()
 
     @property
     def held(self) -> bool:
         """Whether some process has it now."""
         if not self._store.is_sqlite:
             with self._store.read() as conn:
-                sql = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
-                sql += f"WHERE locktype = 'advisory' AND objid = {_ADVISORY_KEY} AND datname = current_database()"
-                return bool(conn.exec_driver_sql(sql).scalar_one())
+                return conn.exec_driver_sql(_HELD_BY).first() is not None
         if not self._path.exists():
             return False
         with self._path.open("a+") as file:
@@ -75,16 +102,54 @@ class RunLock:
             self._file = None
             raise AlreadyRunning(self._who())
 
-    def _lock_server(self) -> None:
+    def _lock_server(self, patience_s: float = _PATIENCE_S) -> None:
         connection = self._store.engine.connect()
         # The server may take a moment to notice that the last holder was killed.
-        until = monotonic() + _PATIENCE_S
+        until = monotonic() + patience_s
         while not (taken := self._tried(connection)) and monotonic() < until:
             sleep(0.1)
         if not taken:
             connection.close()
             raise AlreadyRunning(self._who())
         self._connection = connection
+
+    def _stand_by(self, on_wait: Callable[[str], None]) -> None:
+        """A store that is away meanwhile is waited for as well."""
+        told = False
+        while True:
+            try:
+                with suppress(AlreadyRunning):
+                    self._lock_server(patience_s=0.0)
+                    return
+                if not told:
+                    on_wait(self._who())
+                    told = True
+                self._end_frozen()
+            except (DBAPIError, StoreError) as error:
+                if not isinstance(error.__cause__ or error, DBAPIError):
+                    raise
+            sleep(_STANDBY_LOOKS_EVERY_S)
+
+    def _end_frozen(self) -> None:
+        """If the lease has run out: end the connection that has the lock."""
+        with self._store.read() as conn:
+            renewed = self._store.fact(conn, _LEASE)
+            if renewed is None:
+                return  # of a version that knows no lease
+            age_s = float(conn.exec_driver_sql(f"SELECT {_NOW}").scalar_one()) - float(renewed)
+            if age_s > LEASE_S:
+                conn.exec_driver_sql(f"SELECT pg_terminate_backend(pid) FROM ({_HELD_BY}) AS holder")
+
+    def _renew(self) -> None:
+        """With the server's clock, and only as long as nobody else has the project."""
+        with self._store.engine.begin() as conn:
+            if self._store.fact(conn, "owner") == self._owner:
+                self._store.set_fact(conn, _LEASE, str(conn.exec_driver_sql(f"SELECT {_NOW}").scalar_one()))
+
+    def _keep_renewing(self) -> None:
+        while not self._over.wait(RENEW_EVERY_S):
+            with suppress(SQLAlchemyError):  # the loop meets it as well, and waits
+                self._renew()
 
     def _tried(self, connection: Connection) -> bool:
         taken = connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_ADVISORY_KEY})").scalar_one()
@@ -116,6 +181,7 @@ class RunLock:
             self._lock_server()
 
     def release(self) -> None:
+        self._over.set()
         if self._file is not None:
             self._file.close()
             self._file = None

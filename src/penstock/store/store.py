@@ -52,7 +52,11 @@ def connect(url: str) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(parsed)
+        from penstock.store.bounded import SETTINGS, Bounded  # needs the driver
+
+        engine = create_engine(parsed, connect_args={k: v for k, v in SETTINGS.items() if k not in parsed.query})
+        sa_event.listen(engine, "do_connect", lambda _dialect, _record, given, named: Bounded.connect(*given, **named))
+        return engine
     raise StoreError(f"the store {url!r} is neither sqlite:///… nor postgresql://…; set [store] url in penstock.toml")
 
 

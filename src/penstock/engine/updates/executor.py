@@ -87,7 +87,7 @@ class Compute(Protocol):
 
     def discard(self, job: Job, folder: str) -> None:
         """What was made for a job is not needed: it will not be published."""
-        return None
+        return
 
     def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
         """The digest of the rows of some files, which who wrote them did not compute."""
