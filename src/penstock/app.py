@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from penstock.engine.desk.front import Front
     from penstock.engine.desk.question import Reader
     from penstock.engine.external.report import Handed, Reports
+    from penstock.engine.flows.trial import FlowTrials
     from penstock.engine.runtime import Pace, Runtime
     from penstock.engine.upkeep.replication import ReplicaStatus
     from penstock.sim.whatif.recording import Recording
@@ -475,6 +476,13 @@ class Warehouse:
         paths = [self.catalogue.locate(name, file) for file in files]
         return read_files(self.spark, paths, schema, sum(file.size_bytes for file in files))
 
+    @property
+    def trials(self) -> FlowTrials:
+        """Flows on a few rows, for who writes them."""
+        from penstock.engine.flows.trial import FlowTrials
+
+        return FlowTrials(self.spark, self.declared, self.table)
+
     def retry(self, names: Sequence[str] = (), *, by: str = "") -> Retried:
         """Try failed tables again and look again at quarantined files: those named, or all."""
         from penstock.engine.commands.feeds import retry
@@ -661,6 +669,27 @@ class Warehouse:
             deadline_us=deadline_us,
             by=by,
         )
+
+    def replay(self, name: str, *, by: str = "") -> tuple[Retried, list[RequestReceipt]]:
+        """Look again at the rows that a base table or a flow refused, after a fix: files that are read again, or partitions of a
+        flow that are made again."""
+        from penstock.engine.commands.feeds import Retried, read_again
+
+        state, definitions = self.state(), self.declared.definitions
+        flows = {definition.flow.flow.name for definition in definitions.values() if definition.flow is not None}
+        bases = {
+            table for table, definition in definitions.items() if definition.table.is_base and definition.table.feed
+        }
+        own = definitions.get(name)
+        if own is not None and own.flow is not None:
+            name = own.flow.flow.name
+        if name in bases:
+            return read_again(self.declared, self.store, self.catalogue, state, name, self.clock.now_us()), []
+        if name not in flows:
+            raise PenstockError(f"`{name}` has no quarantine{near_or_all(name, sorted(flows | bases))}")
+        again = self._requesting.refused_in(state, name)
+        asked = [self.backfill(table, span, reason=f"quarantine of {name}", by=by) for table, span in again]
+        return Retried((), (), state.owner is not None), asked
 
     def plan(self, *wishes: tuple[str, str | None] | tuple[str, str | None, bool]) -> RequestPlan:
         """What will run now, and what these backfills would add: (table, span), or (table, span, downstream)."""

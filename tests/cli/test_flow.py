@@ -17,8 +17,9 @@ from penstock.cli.main import app
 from penstock.engine.flows.progress import FlowProgress, StepProgress
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES
+from penstock.flows.graph import NodeKind
 from penstock.flows.report import ActivityRun, FlowReport, StepRun
-from penstock.sim.figure import layout
+from penstock.sim.figure import draw_run, layout
 from tests.conftest import Write
 
 run = CliRunner().invoke
@@ -161,3 +162,15 @@ def test_what_is_not_there_is_told() -> None:
     assert wrong.exit_code == 1 and "fork.svg" in wrong.output
     wrong = run(app, ["flow", "plan", "fork", "--order", "any"])
     assert wrong.exit_code == 1 and "known are least-peak, round-robin" in wrong.output
+
+
+def test_the_last_run_is_drawn(tmp_path: Path) -> None:
+    graph = ARCHETYPES["fork"]()
+    runs = tuple(
+        ActivityRun(node.name, "filter", node.name, 1000, 900, 100 if number == 0 else 0, "reject")
+        for number, node in enumerate(n for n in graph.nodes if n.kind is NodeKind.ACTIVITY)
+    )
+    path = tmp_path / "run.svg"
+    draw_run(path, graph, FlowReport("fork", "job-1", 1.0, runs, ()))
+    drawn = path.read_text()
+    assert "900" in drawn and "100 bad (reject)" in drawn

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, open_warehouse, out, print_json, working
 from penstock.flows.archetypes import ARCHETYPES
 from penstock.flows.composites import COMPOSITES, break_into_subflows, policy_for
 from penstock.flows.frontier import OBJECTIVES, FrontierPoint, chosen, frontier
@@ -27,7 +27,7 @@ from penstock.flows.graph import FlowError, FlowGraph
 from penstock.flows.ordering import LEAST_PEAK, ORDERS
 from penstock.flows.report import FlowReport, fact_of, load
 from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging, timetable
-from penstock.sim.figure import check_picture, draw_plan
+from penstock.sim.figure import check_picture, draw_plan, draw_run
 
 # The last run of a flow, for people.
 
@@ -142,10 +142,13 @@ def plan(
 def show(
     name: Annotated[str, typer.Argument(help="A flow of the project.")],
     project: ProjectOption = Path(),
+    plot: Annotated[Path | None, typer.Option(help="Draw the last run: a file .svg, .png or .pdf.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print how a flow follows what it reads, and its last run: rows of each activity, time and memory of each step."""
     with errors_told(), open_warehouse(project) as warehouse:
+        if plot is not None:
+            check_picture(plot)
         flows = _flows(warehouse)
         if name not in flows:
             near = difflib.get_close_matches(name, flows, n=1)
@@ -166,7 +169,70 @@ def show(
             out.print()
         if measured is None:
             raise FlowError(f"flow {name!r} has not run yet: type `penstock run`")
-        print_report(load(loads(measured)))
+        report = load(loads(measured))
+        print_report(report)
+        if plot is not None:
+            draw_run(plot, gathered(flows[name], report.selectivities).graph(), report)
+            err.print(f"written to {plot}")
+
+
+@app.command("run")
+def run_(
+    name: Annotated[str, typer.Argument(help="A flow of the project.")],
+    project: ProjectOption = Path(),
+    sample: Annotated[
+        int, typer.Option(help="So many rows of each source; all of what is only looked up.", min=1)
+    ] = 1000,
+    show_rows: Annotated[bool, typer.Option("--show", help="Print some rows behind every activity.")] = False,
+    partition: Annotated[str | None, typer.Option(help="Of a flow that asks for :partition_start.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Try a flow on a sample of what is loaded. Nothing is published."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with working("starting Spark"):
+            trials = warehouse.trials
+        tried = trials.sample(name, sample, show=5 if show_rows else 0, partition=partition)
+        if json:
+            print_json([asdict(step) for step in tried.steps])
+            return
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("activity")
+        for column in ("line", "rows in", "rows out", "rejected"):
+            table.add_column(column, justify="right")
+        for step in tried.steps:
+            rejected = f"{step.rejected:,}" if step.rejected else ""
+            table.add_row(step.name, str(step.line or ""), f"{step.rows_in:,}", f"{step.rows_out:,}", rejected)
+        out.print(table)
+        for step in tried.steps if show_rows else ():
+            out.print()
+            out.print(Text(step.name, style="bold"))
+            rows = Table(box=None, pad_edge=False)
+            for column in step.columns:
+                rows.add_column(Text(column))
+            for row in step.rows:
+                rows.add_row(*("" if value is None else Text(str(value)) for value in row))
+            out.print(rows)
+
+
+@app.command("test")
+def test_(name: Annotated[str, typer.Argument(help="A flow of the project.")], project: ProjectOption = Path()) -> None:
+    """Try a flow on the rows in tests/NAME/CASE/in, and compare what it makes with those in tests/NAME/CASE/out."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        with working("starting Spark"):
+            trials = warehouse.trials
+        results = trials.test(name)
+        for each in results:
+            what = f"{each.case}: {each.table}" if each.table else each.case
+            out.print(f"{'ok  ' if each.good else 'FAIL'} {what}", markup=False, soft_wrap=True)
+            if each.error:
+                out.print(f"     {each.error}", markup=False, soft_wrap=True)
+            for word, rows in (("missing", each.missing), ("extra  ", each.extra)):
+                for row in rows[:10]:
+                    out.print(f"     {word} {row}", markup=False, soft_wrap=True)
+        bad = sum(not each.good for each in results)
+        if bad:
+            err.print(f"{bad} of {len(results)} failed", style="red")
+            raise typer.Exit(1)
 
 
 def _graph(name: str, folder: Path, scale: float, selectivity: float) -> FlowGraph:

@@ -25,6 +25,7 @@ GROUPS = {
     "bounds": ("bounds",),
     "query": ("query",),
     "flow": ("flow",),
+    "quarantine": ("quarantine",),
     "simulate": ("simulate",),
     "experiment": ("experiment",),
     "whatif": ("tune", "timeline"),

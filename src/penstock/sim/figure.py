@@ -12,7 +12,8 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.flows.frontier import FrontierPoint
 from penstock.flows.graph import FlowGraph, NodeKind
-from penstock.flows.staging import StagingPlace, StagingPlan, timetable
+from penstock.flows.report import FlowReport
+from penstock.flows.staging import StagingPlace, StagingPlan, plan_staging, timetable
 from penstock.model.time import SECOND_US, format_duration
 
 KINDS = (".svg", ".png", ".pdf")
@@ -237,6 +238,37 @@ def draw_plan(
             axes.plot(taken.time_us / 1e6, taken.peak_bytes / 1e6, "o", markersize=10, fillstyle="none")
         axes.set_xlabel(f"estimated seconds, in {slots} slots")
         axes.set_ylabel("MB held at the most")
+    write_figure(figure, path)
+
+
+def draw_run(path: Path, graph: FlowGraph, report: FlowReport) -> None:
+    """The graph with what its last run measured: rows on the edges, rejected rows at the activities."""
+    plan = plan_staging(graph)
+    places = layout(graph)
+    rows = [y for _, y in places.values()]
+    wide, high = 1 + max(x for x, _ in places.values()), 1 + max(rows) - min(rows)
+    figure, ((axes,),) = new_figure(max(7.0, 2.1 * wide), max(3.0, 0.9 * high + 1))
+    _graph(axes, graph, plan, places, dict.fromkeys((step.name for step in plan.steps), "#555555"))
+    runs = {run.name: run for run in report.activities}
+    for provider, consumer in graph.edges:
+        (x, y), (to_x, to_y) = places[provider], places[consumer]
+        if provider in runs:
+            count: int | None = runs[provider].rows_out
+        else:  # of a source, what who alone reads it took
+            taken = runs.get(consumer)
+            count = taken.rows_in if taken is not None and graph.providers[consumer][0] == provider else None
+            count = (
+                None
+                if taken is not None and len(graph.providers[consumer]) > 1 and not graph[consumer].looks_up
+                else count
+            )
+        if count is not None:
+            axes.text((x + to_x) / 2, (y + to_y) / 2 - 0.08, f"{count:,}", ha="center", fontsize=7)
+    for name, run in runs.items():
+        if run.rejected and name in places:
+            x, y = places[name]
+            axes.text(x, y + 0.42, f"{run.rejected:,} bad ({run.bad})", ha="center", fontsize=7, color="#b3261e")
+    axes.set_title(f"{report.flow}, {report.job}, on {report.extent}: {report.seconds:.2f} s", fontsize=9)
     write_figure(figure, path)
 
 

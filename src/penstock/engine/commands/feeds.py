@@ -27,6 +27,7 @@ from penstock.model.partitions import Interval
 from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
 from penstock.store.store import Store, feed_file
+from penstock.tables import Catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,37 @@ def _look_again(warehouse: Definitions, found: QuarantinedFile, now_us: int) -> 
         return EMPTY
     stat = path.stat()
     return FeedFile(found.file.uri, look.checksum, stat.st_size, now_us), stat.st_mtime_ns
+
+
+def read_again(
+    warehouse: Definitions, store: Store, catalogue: Catalogue, state: State, name: str, now_us: int
+) -> Retried:
+    """Load the files again of which a base table refused rows, as if they had been delivered anew."""
+    import pyarrow.parquet as pq
+
+    feed = warehouse.definitions[name].table.feed or ""
+    quarantine = f"{name}_quarantine"
+    with store.write() as conn:
+        known = catalogue.schema(conn, quarantine) is not None
+        files = catalogue.files(conn, quarantine, catalogue.snapshot(conn)) if known else []
+        paths = [catalogue.locate(quarantine, file) for file in files]
+        uris = {uri for path in paths for uri in pq.read_table(path, columns=["file"]).column(0).to_pylist()}
+        rows = store.known_files(conn, feed, sorted(uris))
+        refused = [(uri, "the file is not there") for uri in sorted(uris) if not _there(warehouse, uri)]
+        events: list[Event] = []
+        for uri, row in rows.items():
+            if _there(warehouse, uri) and row.status != WITHDRAWN:
+                file = store.put_file(
+                    conn, feed, replace(feed_file(row), id=0, arrived_us=now_us), row.mtime_ns, "pending"
+                )
+                events.append(FileRewritten(now_us, feed, file, store.loaded_span(conn, feed, uri) or ()))
+        store.append(conn, events)
+    taken = tuple(event.file.uri for event in events if isinstance(event, FileRewritten))
+    return Retried(taken, tuple(refused), state.owner is not None)
+
+
+def _there(warehouse: Definitions, uri: str) -> bool:
+    return Path(warehouse.declarations.folder, uri).exists()
 
 
 # Taking delivered files back: their rows go, with everything that was made from them. An event in the log; the next load of

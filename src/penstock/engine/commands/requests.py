@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EVERYTHING, Interval, PartitionSet
 from penstock.model.span import parse_span
-from penstock.model.time import LAST_US, format_instant
+from penstock.model.time import LAST_US, SECOND_US, format_instant, moment
 from penstock.scheduling.policies import bound, find_policy
 from penstock.scheduling.protocol import powers
 from penstock.store.store import Store
@@ -182,6 +182,25 @@ class Requesting:
             snapshot = self.catalogue.snapshot(conn)
             total += sum(file.size_bytes for file in self.catalogue.files(conn, edge.source, snapshot, within))
         return total
+
+    def refused_in(self, state: State, name: str) -> list[tuple[str, str | None]]:
+        """What must be made again so that the rows are looked at anew that a flow refused: a table of it, and which of its
+        partitions; None for all."""
+        definition = next(
+            d for d in self.warehouse.definitions.values() if d.flow is not None and d.flow.flow.name == name
+        )
+        with self.store.read() as conn:
+            if self.catalogue.schema(conn, f"{name}_quarantine") is None:
+                return []
+            files = self.catalogue.files(conn, f"{name}_quarantine", self.catalogue.snapshot(conn))
+        grain = definition.table.grain
+        if not files or grain is WHOLE or not state.graph.has_time[definition.name]:
+            return [(definition.name, None)] if files else []
+        starts = {grain.hull(file.partition_us, file.partition_us + 1) for file in files}
+        return [
+            (definition.name, "..".join(f"{moment(at, self.zone):%Y-%m-%dT%H:%M:%S}" for at in (low, high - SECOND_US)))
+            for low, high in PartitionSet.of(*starts).intervals
+        ]
 
     # Planning
 

@@ -45,6 +45,8 @@ REFUSED: Schema = (
     Column("row", "string"),
     Column("job", "string"),
     Column("refused_at", "timestamp"),
+    # When the partition begins in which it was refused, where the flow has some.
+    Column("partition", "timestamp"),
 )
 # Of what Spark may use for storage, the share that the staged intermediates of one flow may take.
 MEMORY_SHARE = 0.5
@@ -109,6 +111,8 @@ class _Input:
     merged: Callable[[str, DataFrame], DataFrame] | None = None
     # What earlier runs of the job added to targets that rows are added to.
     added: Mapping[str, Sequence[Files]] = field(default_factory=dict)
+    # Where the partition begins that is being made.
+    partition_us: int | None = None
 
     @property
     def extent(self) -> str:
@@ -259,6 +263,7 @@ class FlowWork:
         if definition.table.grain is WHOLE or not self.warehouse.graph.has_time[job.table]:
             return _Part(start, *self._run(job, definition, flow, given, folder), lack is not None)
         ((_, end),) = partitions.intervals
+        given = replace(given, partition_us=start)
         flow = bound(flow, {"partition_start": instant_literal(start), "partition_end": instant_literal(end)})
         edges = self.warehouse.graph.into[job.table]
         if all(edge.map.required(partitions) == partitions for edge in edges):
@@ -358,7 +363,10 @@ class FlowWork:
 
         def quarantine(step: str, refused: list[tuple[str, str, DataFrame]]) -> Files:
             root = self.catalogue.folder(name)
-            parts = [as_refused(own(frame), activity, reason, job.id) for activity, reason, frame in refused]
+            parts = [
+                as_refused(own(frame), activity, reason, job.id, given.partition_us)
+                for activity, reason, frame in refused
+            ]
             number = list(plan.by_name).index(step)
             rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
             return self.writer.stage(rows, Path(root) / f"{folder}-{number}", root, None, WHOLE, size, hidden_of(rows))
@@ -471,7 +479,7 @@ def quarantine_of(flow: str) -> str:
     return f"{flow}_quarantine"
 
 
-def as_refused(rows: DataFrame, activity: str, reason: str, job: str) -> DataFrame:
+def as_refused(rows: DataFrame, activity: str, reason: str, job: str, partition_us: int | None = None) -> DataFrame:
     whole = F.to_json(F.struct(*map(quoted, shown(rows))), {"ignoreNullFields": "false"})
     return rows.select(
         F.lit(activity).alias("activity"),
@@ -479,5 +487,8 @@ def as_refused(rows: DataFrame, activity: str, reason: str, job: str) -> DataFra
         whole.alias("row"),
         F.lit(job).alias("job"),
         F.current_timestamp().alias("refused_at"),
+        F.expr(instant_literal(partition_us) if partition_us is not None else "cast(null as timestamp)").alias(
+            "partition"
+        ),
         *hidden_of(rows),
     )

@@ -154,6 +154,7 @@ class BaseLoad:
         gone = [row for uri, row in held.items() if row.min_us is not None or spans_of(row)]
         if gone:
             self._drop_rows(gone, stated | asked)
+        self._drop_refused(list(held.values()))
         if asked:
             self._restate(asked, files)
         return "restate" if asked else "correct" if gone else "load"
@@ -237,12 +238,16 @@ class BaseLoad:
             )
             if fallen and own.name == self.job.table:
                 self._fall_back(fallen, {row.uri for row in gone})
-        if self.definition.flow is not None:
+
+    def _drop_refused(self, gone: Sequence[Any]) -> None:
+        """Take what was refused of earlier contents of files out of the quarantine; that may have been all of a file."""
+        if self.definition.flow is not None and (numbers := {row.file_id for row in gone if row.file_id}):
             name = quarantine_of(self.definition.flow.flow.name)
             kept, dropped = self._rewritten(name, None, WHOLE, None, numbers)
             if dropped:
                 self.made.append(Made(name, REFUSED, kept, (), tuple(file.id for file in dropped), kept=True))
-        self._forget_refused({row.uri for row in gone})
+        if gone:
+            self._forget_refused({row.uri for row in gone})
 
     def _forget_refused(self, names: set[str]) -> None:
         """Rows of these files are no longer in the quarantine."""
