@@ -356,6 +356,7 @@ class Warehouse:
         queries = config.queries
         settings = FrontSettings(
             policy=queries.policy,
+            unit=queries.unit,
             lanes=queries.lanes,
             functions=queries.functions,
             inline_rows=queries.inline_rows,

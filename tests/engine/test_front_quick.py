@@ -3,6 +3,7 @@ when it is told to: how fast the machine is changes nothing."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -13,12 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.main import application
 from penstock.engine.desk.front import Front, FrontSettings
 from penstock.engine.desk.question import Question, ResultRows
+from penstock.engine.desk.reads import Reading
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.model.time import SECOND_US
-from penstock.queries.contract import Contract, WhenStale
+from penstock.queries.contract import Contract, Freshness, WhenStale
 from penstock.queries.desk import Desk
 from penstock.queries.outcome import Ending, Way
 from penstock.queries.policies import DEFAULT, POLICIES, find_query_policy
@@ -204,6 +208,20 @@ def test_the_recorded_log_gives_the_same_decisions_again(site: Site, policy: str
             assert front.predictor.plain() == learned
             assert front.tallies.satisfaction.overall == before
             assert sum(count for count, _, _ in front.tallies.reliability.rows()) > 0
+        # People see it with a command.
+        shown = CliRunner().invoke(application(("query",)), ["queries", "--project", str(site.folder), "--json"])
+        told = json.loads(shown.output)
+        assert (told["policy"], told["queries"], told["usm"]) == (policy, 7, before.usm)
+        assert told["S"] - told["R"] - told["F_m"] - told["F_s"] == pytest.approx(told["usm"])
+        assert ("c_flex" in told) == (policy in ("qmf", "unit", "unit+on-demand"))
+        assert ("price_per_s" in told) == (policy == DEFAULT)
+
+
+def test_the_lag_of_several_tables_is_that_of_the_one_that_lacks_most() -> None:
+    """Two updates of one base table are missing, and one of another: the paper's freshness of both is that of the first, 1 / (1 + 2)."""
+    reading = Reading((), True, None, ((3 * S, 9 * S), (5 * S,)), 10 * S, 1)
+    assert (reading.lag, reading.lag_at(4 * S), reading.lag_at(6 * S), reading.lag_at(0)) == (2, 1, 1, 0)
+    assert Freshness.of_percent(30).met(None, reading.lag) and not Freshness.of_percent(50).met(None, reading.lag)
 
 
 def _log(process: InlineRuntime) -> list[Any]:

@@ -112,7 +112,15 @@ def test_tables_metrics_and_health(client: httpx.Client) -> None:
     text = client.get("/metrics").text
     assert re.search(r'penstock_feed_health\{feed="sales",health="(healthy|late)"\} 1\n', text)
     assert 'penstock_feed_last_file_age_seconds{feed="sales"}' in text
-    for name in ("queries_total", "query_satisfaction", "query_seconds_bucket", "table_staleness_seconds"):
+    for name in (
+        "queries_total",
+        "query_satisfaction",
+        "query_satisfaction_part",
+        "query_policy",
+        "query_chance",
+        "query_seconds_bucket",
+        "table_staleness_seconds",
+    ):
         assert f"\npenstock_{name}" in text
     counts = [line for line in text.splitlines() if line.startswith("penstock_query_seconds_bucket") and "+Inf" in line]
     totals = [line for line in text.splitlines() if line.startswith("penstock_queries_total")]

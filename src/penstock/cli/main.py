@@ -23,7 +23,7 @@ GROUPS = {
     "logs": ("logs",),
     "feeds": ("pause", "resume", "withdraw"),
     "bounds": ("bounds",),
-    "query": ("query",),
+    "query": ("query", "queries"),
     "flow": ("flow",),
     "quarantine": ("quarantine",),
     "simulate": ("simulate",),

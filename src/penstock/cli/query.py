@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.engine.desk.answer import Answer
     from penstock.engine.desk.versions import QueryResult
 
+NEXT = 'penstock query "select …"'
 # There is no answer, as the contract could not be kept.
 NOT_ANSWERED = 4
 
@@ -49,6 +50,7 @@ class OnStale(StrEnum):
 
 def register(app: typer.Typer) -> None:
     app.command()(query)
+    app.command()(queries)
 
 
 def query(
@@ -126,6 +128,28 @@ def query(
             _tell(answer, limit, warehouse.clock.now_us(), zone)
         if not answer.is_answered:
             raise typer.Exit(NOT_ANSWERED)
+
+
+def queries(project: ProjectOption = Path(), json: JsonOption = False) -> None:
+    """How queries fared so far: satisfaction, what the policy goes by, and whether predicted chances came true."""
+    from penstock.engine.desk.keeper import query_report
+
+    with errors_told(), open_warehouse(project) as warehouse:
+        report = query_report(warehouse.store)
+        if report is None:
+            raise PenstockError(f"nobody asked anything yet; type `{NEXT}`")
+        told = report.plain()
+        if json:
+            print_json(told)
+            return
+        out.print(f"{told['queries']:,} queries, policy {report.policy}, satisfaction {told['usm']:.3f} a query")
+        out.print("  " + ", ".join(f"{name} {told[name]:.3f}" for name in ("S", "R", "F_m", "F_s")))
+        out.print("  " + ", ".join(f"{part:.0%} {name}" for name, part in told["endings"].items()))
+        for name, value in report.figures.items():
+            out.print(f"  {name} {value:.3g}")
+        for band in told["reliability"]:
+            many = f"{band['queries']:,} queries"
+            out.print(f"  {many} had a chance of {band['predicted']:.0%} to succeed: {band['came']:.0%} did")
 
 
 def _asked_beside(

@@ -71,15 +71,15 @@ def _is_loading(table: TableState) -> bool:
     return table.running is not None and table.running.job.kind == "load"
 
 
-def not_loaded(state: State, tables: Iterable[str]) -> list[int]:
-    """When the updates arrived that are not loaded, of the base tables behind these tables."""
+def not_loaded(state: State, tables: Iterable[str]) -> dict[str, list[int]]:
+    """When the updates arrived that are not loaded, of each of the base tables behind these tables."""
     bases = {base for name in tables for base in state.graph.origins[name]}
-    arrivals: list[int] = []
-    for base in bases:
+    arrivals: dict[str, list[int]] = {}
+    for base in sorted(bases):
         table = state.tables[base]
-        arrivals += [file.arrived_us for file in table.files.values()]
+        arrivals[base] = [file.arrived_us for file in table.files.values()]
         if table.running is not None:
-            arrivals += [file.arrived_us for file in table.running.job.files]
+            arrivals[base] += [file.arrived_us for file in table.running.job.files]
     return arrivals
 
 

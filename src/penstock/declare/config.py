@@ -48,6 +48,9 @@ from penstock.declare.values import (
 )
 from penstock.flows.frontier import RunPreferences
 from penstock.flows.ordering import LEAST_PEAK
+from penstock.model.time import SECOND_US
+from penstock.queries.policies import LIVE as UNIT
+from penstock.queries.policies.unit import UnitSettings
 from penstock.scheduling.policies import DEFAULT
 
 # Policies of a project's own: `policies.py` beside penstock.toml (or beside a scenario), imported before names of policies
@@ -281,6 +284,24 @@ class QueriesConfig(Strict):
     files_kept: Period = 3_600_000_000
     # Of Java, for each query that runs at the same time.
     memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
+    # The constants of the policies with a controller: how long it waits until it judges what it did (also of qmf), and those of UNIT.
+    unit_grace: Period = 30_000_000
+    unit_victims: Annotated[float, Field(gt=0, le=1)] = UNIT.victims
+    unit_c_du: Positive = UNIT.c_du
+    unit_c_uu: Positive = UNIT.c_uu
+    unit_c_forget: Annotated[float, Field(gt=0, le=1)] = UNIT.c_forget
+    unit_stretch: Annotated[float, Field(gt=1, allow_inf_nan=False)] = UNIT.stretch
+
+    @property
+    def unit(self) -> UnitSettings:
+        return UnitSettings(
+            self.unit_grace / SECOND_US,
+            self.unit_victims,
+            self.unit_c_du,
+            self.unit_c_uu,
+            self.unit_c_forget,
+            self.unit_stretch,
+        )
 
 
 class ServeConfig(Strict):

@@ -334,8 +334,8 @@ class Desk:
         return {"policy": self.setup.policy, "tables": self.situation.names, "memory": memory}
 
     @property
-    def price_per_s(self) -> float:
-        return self.policy.price_per_s(self.memory)
+    def figures(self) -> Mapping[str, float]:
+        return self.policy.figures(self.memory)
 
     def due_us(self) -> int | None:
         """When the controller of the policy wants to look."""

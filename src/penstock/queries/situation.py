@@ -217,8 +217,9 @@ class QueryPolicy(Protocol):
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
         """Items that are not updated whenever something comes, and the least time between two of their updates."""
 
-    def price_per_s(self, memory: Any) -> float:
-        """What a second of work is worth now: what is left undone for want of it."""
+    def figures(self, memory: Any) -> Mapping[str, float]:
+        """What people may want to see of it: `price_per_s`, what a second of work is worth now, as that is left undone for want of it; `c_flex`, how cautious
+        admission is."""
 
     def plain(self, memory: Any) -> Any:
         """What was learned, as plain data; None if nothing."""

@@ -66,6 +66,31 @@ def metrics(front: Front, seen: Overview, saved: Sequence[Savings], now_us: int)
         "User satisfaction metric of each profile.",
         [({"profile": name}, tally.usm) for name, tally in profiles.items()],
     )
+    overall = tallies.satisfaction.overall
+    parts = {"S": overall.gained, "R": overall.cost_rejected, "F_m": overall.cost_missed, "F_s": overall.cost_stale}
+    add(
+        "query_satisfaction_part",
+        "gauge",
+        "What makes up the user satisfaction metric, per query: gains S less penalties R, F_m, F_s.",
+        [({"part": name}, value / max(1, overall.queries)) for name, value in parts.items()],
+    )
+    add(
+        "query_policy",
+        "gauge",
+        "What the policy of queries tells of itself: price_per_s, or c_flex.",
+        [({"figure": name}, value) for name, value in front.figures.items()],
+    )
+    bands = tallies.reliability.rows()
+    add(
+        "query_chance",
+        "gauge",
+        "Of queries that were given about a chance of success: the chance, and the part that succeeded.",
+        [
+            ({"band": f"{predicted:.1f}", "which": which}, value)
+            for _, predicted, came in bands
+            for which, value in (("predicted", predicted), ("came", came))
+        ],
+    )
     _latencies(front, lines)
     rows = seen.tables
     stale = [({"table": row.table}, row.staleness_us / SECOND_US) for row in rows if row.staleness_us is not None]

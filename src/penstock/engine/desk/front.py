@@ -157,10 +157,10 @@ class Front:
         return self._keeper.tallies
 
     @property
-    def price_per_s(self) -> float:
-        """What a second of work is worth to those who ask, in satisfaction."""
+    def figures(self) -> Mapping[str, float]:
+        """What the policy tells of itself: the price of a second of work, or how cautious it is."""
         with self._changed:
-            return self._keeper.desk.price_per_s if self._keeper.desk is not None else 0.0
+            return dict(self._keeper.desk.figures) if self._keeper.desk is not None else {}
 
     # Asking
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any
 
@@ -13,6 +14,7 @@ from penstock.engine.desk.feedback import Tallies
 from penstock.model.graph import Graph
 from penstock.model.time import DAY_US
 from penstock.queries.desk import Desk, DeskCommand, DeskEntry, DeskEvent, DeskSetup
+from penstock.queries.outcome import Ending
 from penstock.queries.policies import find_query_policy
 from penstock.queries.policies.unit import UnitSettings
 from penstock.queries.predict import Predictor
@@ -93,6 +95,8 @@ class DeskKeeper:
                 "predictor": self.predictor.plain(),
                 "tallies": self.tallies.plain(),
                 "cold_s": self.cold_s,
+                "policy": self._setup.policy,
+                "figures": dict(self.desk.figures) if self.desk is not None else {},
                 "desk": self.desk.plain() if self.desk is not None else None,
             }
             learned = json.dumps(plain)
@@ -107,3 +111,42 @@ class DeskKeeper:
                 self._store.append(conn, [QueriesHandled(self._clock.now_us(), entries)])
             if learned is not None:
                 self._store.set_fact(conn, FACT, learned)
+
+
+@dataclass(frozen=True)
+class QueryReport:
+    """How queries fared so far, as the last front door told that there was."""
+
+    policy: str
+    tallies: Tallies
+    figures: Mapping[str, float]
+
+    def plain(self) -> dict[str, Any]:
+        overall = self.tallies.satisfaction.overall
+        count = max(1, overall.queries)
+        return {
+            "policy": self.policy,
+            "queries": overall.queries,
+            "usm": overall.usm,
+            "S": overall.gained / count,
+            "R": overall.cost_rejected / count,
+            "F_m": overall.cost_missed / count,
+            "F_s": overall.cost_stale / count,
+            **self.figures,
+            "endings": {kind.value: overall.ratio(kind) for kind in Ending},
+            "profiles": {name: asdict(one) for name, one in self.tallies.satisfaction.items()},
+            "reliability": [
+                {"queries": queries, "predicted": predicted, "came": came}
+                for queries, predicted, came in self.tallies.reliability.rows()
+            ],
+        }
+
+
+def query_report(store: Store) -> QueryReport | None:
+    """None if nobody asked yet."""
+    with store.read() as conn:
+        found = store.fact(conn, FACT)
+    if found is None:
+        return None
+    known = json.loads(found)
+    return QueryReport(known["policy"], Tallies.of_plain(known["tallies"]), known["figures"])

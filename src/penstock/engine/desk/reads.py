@@ -34,8 +34,8 @@ class Reading:
     consistent: bool
     # Complete up to here; None if the query reads no table of the project.
     complete_us: int | None
-    # When the updates arrived that are not in it, in order.
-    missing_us: tuple[int, ...]
+    # When the updates arrived that are not in it, in order, of each base table that lacks some.
+    missing_us: tuple[tuple[int, ...], ...]
     as_of_us: int
     # What has no versions of its own (quarantined rows) is read here.
     head: int
@@ -52,12 +52,12 @@ class Reading:
 
     @property
     def lag(self) -> int:
-        """So many updates have arrived and are not in it."""
-        return len(self.missing_us)
+        """So many updates have arrived and are not in it, of the base table that lacks most (the paper's minimum of freshness)."""
+        return max(map(len, self.missing_us), default=0)
 
     def lag_at(self, at_us: int) -> int:
-        """So many of them had arrived at that time."""
-        return bisect_right(self.missing_us, at_us)
+        """The same, of those that had arrived at that time."""
+        return max((bisect_right(some, at_us) for some in self.missing_us), default=0)
 
     @property
     def key(self) -> tuple[tuple[str, int], ...]:
@@ -133,16 +133,26 @@ def _measured(
                 upto = store.snapshot_upto(conn, base, upto, version.complete_us)
             reflected[base] = min(upto, reflected.get(base, state.tables[base].snapshot))
     for base, snapshot in reflected.items():
-        missing += store.files_after(conn, base, snapshot)
+        missing.setdefault(base, []).extend(store.files_after(conn, base, snapshot))
     return _reading(state, versions, consistent, missing, now_us)
 
 
-def _reading(state: State, versions: tuple[Version, ...], consistent: bool, missing: list[int], now_us: int) -> Reading:
-    since = min(missing, default=None)
+def _reading(
+    state: State, versions: tuple[Version, ...], consistent: bool, missing: dict[str, list[int]], now_us: int
+) -> Reading:
+    since = min((one for some in missing.values() for one in some), default=None)
     edges = [_complete(state, version, now_us, since) for version in versions]
     final = all(state.graph.final[version.table] or not state.graph.has_time[version.table] for version in versions)
     complete = min(edges, default=None)
-    return Reading(versions, consistent, complete, tuple(sorted(missing)), now_us, state.snapshot, final=final)
+    return Reading(
+        versions,
+        consistent,
+        complete,
+        tuple(tuple(sorted(some)) for some in missing.values() if some),
+        now_us,
+        state.snapshot,
+        final=final,
+    )
 
 
 def _complete(state: State, version: Version, now_us: int, missing_since_us: int | None) -> int:

@@ -3,7 +3,7 @@ priority queue)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.queries.outcome import Cause, Ending
@@ -134,8 +134,8 @@ class BasePolicy:
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
         return ()
 
-    def price_per_s(self, memory: Any) -> float:
-        return 0.0
+    def figures(self, memory: Any) -> Mapping[str, float]:
+        return {}
 
     def plain(self, memory: Any) -> Any:
         return None

@@ -192,8 +192,8 @@ class MaxSatisfaction(BasePolicy):
     def withdrawn(self, situation: QuerySituation, query: Query, memory: Plan) -> None:
         memory.drop(query)
 
-    def price_per_s(self, memory: Plan) -> float:
-        return memory.price_per_s
+    def figures(self, memory: Plan) -> Mapping[str, float]:
+        return {"price_per_s": memory.price_per_s}
 
     def plain(self, memory: Plan) -> Any:
         return {"price_per_s": memory.price_per_s, "reads": [[i, *one] for i, one in memory.reads.items()]}

@@ -9,7 +9,7 @@ Updates are dropped for the items with the fewest reads per update. The targets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any
@@ -67,6 +67,9 @@ class Qmf(BasePolicy):
 
     def stretched(self, memory: Loop) -> Iterable[tuple[int, float]]:
         return ((item, inf) for item in memory.cold)
+
+    def figures(self, memory: Loop) -> Mapping[str, float]:
+        return {"c_flex": memory.flex}
 
     def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Loop) -> None:
         if ending is not Ending.REJECTED:

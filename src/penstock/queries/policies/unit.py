@@ -7,7 +7,7 @@ the same chance as as many single draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import exp, inf
@@ -364,6 +364,9 @@ class Unit(BasePolicy):
         self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: UnitMemory
     ) -> None:
         memory.balance.count(ending, cause, query.weights)
+
+    def figures(self, memory: UnitMemory) -> Mapping[str, float]:
+        return {"c_flex": memory.balance.flex}
 
     def wake(self, situation: QuerySituation, lot: float, memory: UnitMemory) -> None:
         if not memory.balance.due(situation.now_s):
