@@ -8,16 +8,20 @@ contain all that had come by the first reason for it: the first change of an inp
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from penstock.control.events import BackfillRequested, UpdateFailed, UpdateFinished
+from penstock.control.events import BackfillRequested, UpdateFailed, UpdateFinished, UpdateStarted
+from penstock.control.readiness import blocked
 from penstock.model.graph import Graph
-from penstock.model.partitions import PartitionSet
+from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.relations import Everything
 from penstock.model.tables import Feed, Source, Table
-from penstock.model.time import DAY_US, MINUTE_US
+from penstock.model.time import DAY_US, MINUTE_US, SECOND_US
+from penstock.requests.budget import OVERTAKING_US
 from penstock.requests.job import Job
+from penstock.requests.needs import partitions_of
 from tests.control.schedule_world import World
 from tests.requests.world import Checker, Key, Shape, Wrong, random_shape
 
@@ -64,7 +68,8 @@ class Update:
 
     job: Job
     first: dict[int, int]
-    gave_up_waiting: bool
+    # The tables for whose changes it waited long enough, as it says itself.
+    gave_up: frozenset[str]
     logic: int
 
 
@@ -77,6 +82,12 @@ class Change:
 
     def __or__(self, other: Change) -> Change:
         return Change(self.bits | other.bits, self.numbers | other.numbers)
+
+
+def bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield mask & -mask
+        mask &= mask - 1
 
 
 class LiveDriver:
@@ -107,7 +118,9 @@ class LiveDriver:
         self.fail_rate = rng.choice([0.0, 0.0, 0.2])
         # New rows at the edge in between, where no table reads all of it.
         flowing = all(table.partition != "none" for table in self.shape.graph.tables.values())
-        self.advances = flowing and rng.random() < 0.4
+        self.advances = flowing and rng.random() < 0.7
+        # The changes that came before the newest rows at the edge.
+        self.before_advance = 0
         self.found: Counter[str] = Counter()
 
     def existing(self) -> Shape:
@@ -150,7 +163,7 @@ class LiveDriver:
             if left and what < 0.25:
                 self.change()
                 left -= 1
-            elif left and self.advances and what < 0.3:
+            elif left and self.advances and what < 0.35:
                 self.advance()
             elif self.updates and what < 0.6:
                 self.end()
@@ -229,9 +242,10 @@ class LiveDriver:
         withdrawn = uri is not None and what < 0.2
         changed = old.numbers if withdrawn else old.numbers | set(numbers)
         new = Change(1 << self.checker.changed(name, sorted(changed)), changed)
-        # What it said may never be loaded, and what it says now takes its place.
+        # What it said may never be loaded, and what it says now takes its place: in all days, for else nothing may change in some.
         if uri in state.files or uri in loading:
             new |= old
+            numbers = sorted(new.numbers)
         if withdrawn:
             self.world.withdraw(uri)
             self.of_withdrawal[uri] = new
@@ -256,6 +270,7 @@ class LiveDriver:
         for feed in self.world.feeds:
             self.world.deliver(feed, self.world.new_rows([(FIRST + self.edge) * DAY_US]))
         self.edge += 1
+        self.before_advance = (1 << self.checker.changes) - 1
 
     def reason(self, key: Key) -> None:
         self.first.setdefault(key, (1 << self.checker.changes) - 1)
@@ -275,6 +290,8 @@ class LiveDriver:
         return files + [self.of_withdrawal.get(uri, Change()) for uri in job.withdrawn]
 
     def start(self) -> bool:
+        if self.advances:
+            self.edge_is_not_kept_waiting()
         starts = self.world.decide()
         for event in starts:
             job = event.job
@@ -284,17 +301,76 @@ class LiveDriver:
                 made += change.numbers
             made = sorted(set(made))
             self.checker.started(job.table, made)
-            if job.reflects is None and not self.shape.graph.tables[job.table].is_base and not self.between(job.table):
+            if job.reflects is None and not self.shape.graph.tables[job.table].is_base and not self.between(job):
                 raise Wrong(f"a version of {job.table} reflects nothing, though nothing else is to be made")
             first = {n: self.first.pop((job.table, n), 0) for n in made}
-            self.updates[job.id] = Update(job, first, "waited long enough" in event.why, self.of_logic[job.table])
+            self.updates[job.id] = Update(job, first, self.gave_up(event), self.of_logic[job.table])
         return bool(starts)
 
-    def between(self, name: str) -> bool:
-        """Whether more of a table is to be made than a job that has just started makes, or of one that it is made from."""
-        graph, tables = self.world.graph, self.world.state.tables
-        above = (tables[one] for one in graph.ancestors[name] if not graph.tables[one].is_base)
-        return bool(tables[name].lacks) or name in graph.chained or any(one.lacks or one.running for one in above)
+    def between(self, job: Job) -> bool:
+        """Whether more of a table is to be made than a job that has just started makes, also in consequence of it, or something
+        is to be made from which it would be made."""
+        name, graph, tables = job.table, self.world.graph, self.world.state.tables
+        follows = name in graph.chained and job.pieces[0].end_us < (tables[name].seen_us or 0)
+        if tables[name].lacks or follows:
+            return True
+        for one in graph.ancestors[name]:
+            if graph.tables[one].is_base:
+                continue
+            running = tables[one].running
+            moving = tables[one].lacks | (partitions_of(running.job.pieces) if running is not None else EMPTY)
+            numbers = [n for start, end in moving for n in self.numbers(one, start, end)]
+            beyond = moving and (one in graph.chained or moving.intervals[-1][1] > (FIRST + self.shape.days) * DAY_US)
+            if beyond or any(key[0] == name for key in self.shape.reached(one, numbers)):
+                return True
+        return False
+
+    def gave_up(self, event: UpdateStarted) -> frozenset[str]:
+        """Nobody gives up before a time that is long enough; and who does says what it no longer waits for."""
+        _, said, tables = event.why.partition("it waited long enough for what comes through ")
+        if not said:
+            return frozenset()
+        told = min(piece.need.known_us for piece in event.job.pieces if piece.need.late)
+        if event.at_us < told + OVERTAKING_US:
+            raise Wrong(f"{event.job.table} gave up waiting after {(event.at_us - told) / SECOND_US:.0f} s")
+        return frozenset(tables.split(", "))
+
+    def excused(self, key: Key, bit: int, update: Update) -> bool:
+        """Whether a change that is not in a partition was on its way through a table for which the update waited long enough."""
+        new, seen = list(self.shape.inputs[key]), set()
+        while new:
+            source = new.pop()
+            if source in seen or not self.checker.cover.get(source, 0) & bit:
+                continue
+            seen.add(source)
+            if not self.checker.version(source, update.job.pin).all & bit:
+                if source[0] in update.gave_up:
+                    return True
+                new += self.shape.inputs[source]
+        return False
+
+    def edge_is_not_kept_waiting(self) -> None:
+        """New rows may be taken up as soon as all that came before them is there, whatever comes later."""
+        world, graph = self.world, self.world.graph
+        ready = world.controller.ready_now()
+        for name, table in world.state.tables.items():
+            if (
+                table.table.is_base
+                or name in graph.chained
+                or graph.fluid[name]
+                or blocked(world.state, table) is not None
+            ):
+                continue
+            if table.seen_us is None or table.edge_us is None or table.seen_us <= table.edge_us:
+                continue
+            sources = [key for n in self.shape.partitions[name] for key in self.shape.inputs[name, n]]
+            before = self.before_advance
+            if all(
+                not before & self.checker.cover.get(key, 0) & ~self.checker.version(key, 1 << 60).all for key in sources
+            ):
+                self.found["edges"] += 1
+                if name not in ready:
+                    raise Wrong(f"{name} keeps new rows at the edge waiting")
 
     def end(self) -> None:
         identity = self.rng.choice(sorted(self.updates))
@@ -331,13 +407,19 @@ class LiveDriver:
             own = {n: mine for n, mine in own.items() if whole or (FIRST + n) * DAY_US in changed}
         self.checker.gave_up(name, list(update.first))
         self.found["makes"] += len(own)
-        self.found["gave up waiting"] += len(own) if update.gave_up_waiting else 0
-        self.checker.published(name, own, update.job.pin, snapshot, whole=not update.gave_up_waiting)
+        self.found["gave up waiting"] += len(own) if update.gave_up else 0
+        self.checker.published(
+            name,
+            own,
+            update.job.pin,
+            snapshot,
+            excused=lambda key, missing: all(self.excused(key, bit, update) for bit in bits(missing)),
+        )
         for n in own:
             key = (name, n)
             version = self.checker.version(key, 1 << 60)
             lacks = update.first[n] & self.checker.cover.get(key, 0) & ~version.all
-            if lacks and not update.gave_up_waiting:
+            if any(not self.excused(key, bit, update) for bit in bits(lacks)):
                 raise Wrong(f"{key} was made without changes {lacks:b} that had come by its first reason")
             for reader in self.shape.readers.get(key, ()):
                 self.reason(reader)

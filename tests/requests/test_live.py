@@ -7,9 +7,15 @@ import os
 import traceback
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
+from penstock.control import controller
+from penstock.control.readiness import Work, ready_work
+from penstock.control.state import State
+from penstock.model.time import MINUTE_US
+from penstock.requests import in_flight
 from penstock.requests.in_flight import InFlight, Moving
 from penstock.requests.propagation import Propagation, PublishedChange
 from penstock.requests.tablestate import TableState
@@ -45,6 +51,7 @@ def test_twenty_thousand_cases(first: int) -> None:
 def test_each_partition_is_made_once_for_what_had_come(first: int) -> None:
     found = run(range(first, first + CHUNK))
     assert found["makes"] > CHUNK
+    assert found["edges"] > CHUNK / 10
     # Nearly nobody has to give up waiting.
     assert found["gave up waiting"] < 0.01 * found["makes"]
 
@@ -73,6 +80,21 @@ def test_the_printed_rule_loses_changes_and_deadlocks() -> None:
 def test_a_controller_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InFlight, "of", lambda *_: Moving())
     assert caught(LiveDriver(seed) for seed in range(100)).total() > 10
+
+
+def test_a_controller_that_gives_up_too_soon_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_flight, "pass_us", lambda *_: MINUTE_US)
+    assert caught(LiveDriver(seed) for seed in range(300)).total() > 3
+
+
+def test_a_controller_that_keeps_the_edge_waiting_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def patient(state: State, table: TableState, *more: Any, **named: Any) -> Work:
+        moves = InFlight(state).before(table, table.seen_us).since
+        return Work() if moves else ready_work(state, table, *more, **named)
+
+    drivers = [LiveDriver(seed) for seed in range(100)]
+    monkeypatch.setattr(controller, "ready_work", patient)
+    assert caught(drivers).total() > 3
 
 
 def test_a_controller_that_forgets_a_reader_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

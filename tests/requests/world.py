@@ -7,6 +7,7 @@ publications.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -147,9 +148,17 @@ class Checker:
         self.writing.difference_update((name, n) for n in numbers)
 
     def published(
-        self, name: str, own: dict[int, int], pin: int, publication: int, *, whole: bool = True, new: bool = True
+        self,
+        name: str,
+        own: dict[int, int],
+        pin: int,
+        publication: int,
+        *,
+        excused: Callable[[Key, int], bool] = lambda key, missing: False,
+        new: bool = True,
     ) -> None:
-        """Partitions of a table were made from everything as of `pin` and from these changes of their own."""
+        """Partitions of a table were made from everything as of `pin` and from these changes of their own. Some of what had come
+        by one way only may be `excused`."""
         self.gave_up(name, list(own))
         made = {}
         for n, new in own.items():
@@ -165,7 +174,7 @@ class Checker:
                 somewhere |= version.any
             made[key] = Made(publication, everywhere, somewhere, tuple(read))
         for key, version in made.items():
-            self._check(key, version, whole, new)
+            self._check(key, version, excused, new)
             self.versions.setdefault(key, []).append(version)
 
     def version(self, key: Key, pin: int) -> Made:
@@ -174,14 +183,15 @@ class Checker:
                 return version
         return Made(0, 0, 0, ())
 
-    def _check(self, key: Key, version: Made, whole: bool, new: bool) -> None:
+    def _check(self, key: Key, version: Made, excused: Callable[[Key, int], bool], new: bool) -> None:
         before = self.version(key, 1 << 60)
         cover = self.cover.get(key, 0)
         if any(new < old for new, old in zip(version.read, before.read, strict=False)):
             raise Wrong(f"{key} was made from older inputs than its predecessor")
         if before.all & cover & ~version.all:
             raise Wrong(f"{key} lost a change that it had")
-        if whole and version.any & cover & ~version.all:
+        by_one = version.any & cover & ~version.all
+        if by_one and not excused(key, by_one):
             raise Wrong(f"{key} has a change by one way only: it will be made again for it")
         if new and not version.all & ~before.all & cover:
             raise Wrong(f"{key} was made again for nothing new")
