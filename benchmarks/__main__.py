@@ -26,6 +26,10 @@ def main(names: list[str]) -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(rows, indent=1))
     console.print(f"written to {RESULTS}")
+    beyond = [row for row in rows if "limit" in row and row["value"] > row["limit"]]  # type: ignore[operator]
+    for row in beyond:
+        console.print(f"[red]beyond its limit[/]: {row['benchmark']}: {_text(row['value'])} {row['unit']}, {row['limit']} at most")
+    sys.exit(1 if beyond else 0)
 
 
 def _table(rows: list[dict[str, object]]) -> Table:

@@ -92,7 +92,7 @@ def test_a_controller_that_keeps_the_edge_waiting_is_caught(monkeypatch: pytest.
         moves = InFlight(state).before(table, table.seen_us).since
         return Work() if moves else ready_work(state, table, *more, **named)
 
-    drivers = [LiveDriver(seed) for seed in range(100)]
+    drivers = [LiveDriver(seed) for seed in range(300)]
     monkeypatch.setattr(controller, "ready_work", patient)
     assert caught(drivers).total() > 3
 

@@ -48,8 +48,8 @@ def test_a_tree() -> None:
     rows, findings = run("youtube-tree", "backfills=5,10", "levels=20", seeds=(1, 2))
     for row in rows:
         assert row["processed"] == row["optimal"] + row["unneeded"]
-        assert row["unneeded"] == 0 if row["way"] == "together" else row["unneeded"] / row["optimal"] < 0.03
-    assert findings["asked for together: no unneeded update"].holds
+        assert row["unneeded"] == 0 if row["way"] == "queue 1m" else row["unneeded"] / row["optimal"] < 0.03
+    assert findings["with a queue of a minute: no unneeded update"].holds
     assert 0.1 < means(rows, "duplicate_share", "backfills")[10] < 0.4
 
 
