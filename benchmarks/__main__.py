@@ -28,7 +28,9 @@ def main(names: list[str]) -> None:
     console.print(f"written to {RESULTS}")
     beyond = [row for row in rows if "limit" in row and row["value"] > row["limit"]]  # type: ignore[operator]
     for row in beyond:
-        console.print(f"[red]beyond its limit[/]: {row['benchmark']}: {_text(row['value'])} {row['unit']}, {row['limit']} at most")
+        console.print(
+            f"[red]beyond its limit[/]: {row['benchmark']}: {_text(row['value'])} {row['unit']}, {row['limit']} at most"
+        )
     sys.exit(1 if beyond else 0)
 
 

@@ -20,6 +20,7 @@ from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, parse_instant
 from penstock.requests.job import Job, PublishedTable
 from penstock.requests.plan import Backfill, plan
+from penstock.scheduling.policies import DEFAULT
 
 T0 = parse_instant("2015-01-01")
 TABLES = 100_000
@@ -57,7 +58,7 @@ def submitting() -> list[dict[str, object]]:
     controller, began = Controller(), process_time()
     graph = warehouse(rng)
     feeds, tables = tuple(graph.feeds.values()), tuple(graph.tables.values())
-    controller.apply(WarehouseDeclared(NOW, feeds, tables, 8, "max-benefit"))
+    controller.apply(WarehouseDeclared(NOW, feeds, tables, 8, DEFAULT))
     for number, name in enumerate(graph.order):
         # Each table holds ten years.
         job = Job(f"j{number}", name, "derive" if graph.tables[name].sources else "load", number)

@@ -22,6 +22,7 @@ MODULES = (
     "flows.etl_staging",
     "requests.youtube",
     "requests.youtube_queue",
+    "requests.youtube_late",
     "queries.unit",
 )
 

@@ -81,6 +81,14 @@ def test_an_uneven_budget_is_better_and_misses_no_target() -> None:
     assert all(finding.holds for finding in findings.values()), findings
 
 
+def test_what_weighing_lateness_gains() -> None:
+    rows, findings = run("youtube-lateness", "price=0,1000,3000", seeds=(1, 2))
+    assert all(finding.holds for finding in findings.values()), findings
+    # Where lateness has no price both wait alike.
+    free = [row for row in rows if row["price"] == 0 and row["waits"] != "never"]
+    assert len({(row["seed"], row["updates"]) for row in free}) == 2
+
+
 def test_the_exact_closure_is_never_worse() -> None:
     rows, findings = run("youtube-closure", "graphs=40", "tables=5,20", seeds=(1,))
     assert [finding.holds for finding in findings.values()] == [True, False, False]
@@ -93,6 +101,7 @@ def test_every_experiment_is_a_command(name: str) -> None:
         "youtube-tree": ["backfills=3", "levels=6"],
         "youtube-budget": ["changes=20"],
         "youtube-closure": ["graphs=3"],
+        "youtube-lateness": ["changes=20"],
     }
     arguments = ["experiment", name, "--seeds", "1,2", "--jobs", "1"]
     for setting in small.get(name, []):

@@ -6,7 +6,7 @@ project can declare. What comes out is how often each partition was made, and ho
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -53,6 +53,9 @@ class DoneWork:
     ended_s: float = 0.0
     # The longest time from the arrival of a change until a table had it that is last in its way.
     most_late_s: float = 0.0
+    # How long updates ran, and of each table for how long it lacked what had come, summed over all changes.
+    run_s: float = 0.0
+    late_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def total(self) -> int:
@@ -156,11 +159,15 @@ class _Live(Driver):
     def _finish(self, now_us: int, job: Job, seconds: float, contains: dict[str, int]) -> None:
         self.snapshot += 1
         before, self.contains[job.table] = self.contains.get(job.table, {}), contains
+        waited = [
+            (now_us - came_us) / SECOND_US
+            for origin, number in contains.items()
+            for came_us in self.came_us.get(origin, [])[before.get(origin, 0) : number]
+        ]
+        self.outcome.run_s += seconds
+        self.outcome.late_s[job.table] += sum(waited)
         if not self.controller.state.graph.out[job.table]:
-            for origin, number in contains.items():
-                if number > before.get(origin, 0):
-                    late_s = (now_us - self.came_us[origin][before.get(origin, 0)]) / SECOND_US
-                    self.outcome.most_late_s = max(self.outcome.most_late_s, late_s)
+            self.outcome.most_late_s = max(self.outcome.most_late_s, *waited, 0.0)
         table = self.controller.state.tables[job.table].table
         changed = PartitionSet.of(*changed_by(job.pieces, job.edge_us))
         for file in job.files:
