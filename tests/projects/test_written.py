@@ -1,0 +1,247 @@
+"""Projects written by hand: each was wrong once, or is what a change of one setting did to rows. Compared as drawn ones are, after
+every step, and with the rows that are expected in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from tests.projects.calendar import DAY, HOUR, MINUTE, wall
+from tests.projects.engines import Engine, OnDuck, OnSpark
+from tests.projects.play import play, published
+from tests.projects.shrink import told
+from tests.projects.views import Source, View, trunc
+from tests.projects.views import python as in_python
+
+Rows = list[tuple[Any, ...]]
+COLUMNS = [["k", "string"], ["v", "bigint"], ["ts", "timestamp"]]
+# Monday, 4 March 2024.
+T = 1_709_510_400_000_000
+EV = Source("ev", (("k", "string"), ("v", "bigint"), ("ts", "timestamp")), "ts", "none")
+LAG = "SELECT k, ts, v, lag(v) OVER (PARTITION BY k ORDER BY ts) AS w FROM ev"
+LAG_COLUMNS = [["k", "string"], ["ts", "timestamp"], ["v", "bigint"], ["w", "bigint"]]
+
+
+def feed(**settings: Any) -> dict[str, Any]:
+    return {
+        "format": "csv",
+        "mode": "append",
+        "declared": True,
+        "columns": COLUMNS,
+        "time": "ts",
+        "called": {"k": "k", "v": "v", "ts": "ts"},
+        "style": "z",
+        "settings": {"settle": "0s"} | settings,
+    }
+
+
+def table(
+    text: str, columns: Sequence[Any], time: str | None, grain: str, relations: Any, **more: Any
+) -> dict[str, Any]:
+    found = {"kind": "sql", "python": None, "template": "written", "text": text, "columns": columns, "time": time}
+    found |= {"grain": grain, "sources": relations, "how": "partition", "settings": {"attempts": 1}}
+    return found | more
+
+
+def rolled_up(grain: str, feed: str = "ev") -> dict[str, Any]:
+    bucket = trunc(grain, EV)
+    text = f"SELECT k, {bucket} AS slot, sum(v) AS total, count(*) AS n FROM {feed} GROUP BY k, {bucket}"
+    columns = [["k", "string"], ["slot", "timestamp"], ["total", "bigint"], ["n", "bigint"]]
+    return table(text, columns, "slot", grain, {feed: None})
+
+
+def deliver(number: int, *rows: Sequence[Any], feed: str = "ev") -> dict[str, Any]:
+    return {"do": "deliver", "feed": feed, "file": f"f{number}.csv", "rows": [list(row) for row in rows]}
+
+
+def setting(key: str, value: Any) -> dict[str, Any]:
+    return {"do": "feed setting", "name": "ev", "key": key, "value": value}
+
+
+def lived(folder: Path, engine: Engine, feeds: Any, tables: Any, steps: Any, zone: str = "UTC") -> dict[str, Rows]:
+    """The rows of each table at the end."""
+    case = {
+        "seed": 0,
+        "project": {"zone": zone, "run": {"tracks": 1}, "feeds": feeds, "tables": tables},
+        "steps": steps,
+    }
+    played = play(case, engine, folder)
+    assert not played.findings and not played.refused, f"{played.findings}{played.refused}\n{told(case)}"
+    return published(folder, {name: [column for column, _ in one["columns"]] for name, one in (feeds | tables).items()})
+
+
+DAYS = [("a", 1, T + 2 * HOUR), ("a", 2, T + DAY + 2 * HOUR), ("b", 3, T + 2 * DAY + HOUR), ("a", 4, T + 2 * DAY)]
+
+
+@pytest.fixture
+def duck(monkeypatch: pytest.MonkeyPatch) -> OnDuck:
+    return OnDuck(monkeypatch)
+
+
+def test_a_window_over_two_days_gives_each_row_once(tmp_path: Path, duck: OnDuck) -> None:
+    made = table(LAG, LAG_COLUMNS, "ts", "day", {"ev": "DAY - 1 .. DAY"})
+    steps = [[deliver(1, *DAYS)], [deliver(2, ("b", 9, T + DAY))]]
+    found = lived(tmp_path / "p", duck, {"ev": feed(partition="day")}, {"t": made}, steps)
+    # What is not in the day or the one before is not seen.
+    assert sorted(row[2:] for row in found["t"]) == [(1, None), (2, 1), (3, 9), (4, 2), (9, None)]
+
+
+def test_a_window_over_a_feed_without_partitions_gives_each_row_once(tmp_path: Path, duck: OnDuck) -> None:
+    made = table(LAG, LAG_COLUMNS, "ts", "day", {"ev": None})
+    steps = [[deliver(1, *DAYS)], [deliver(2, ("b", 9, T + DAY))]]
+    found = lived(tmp_path / "p", duck, {"ev": feed()}, {"t": made}, steps)
+    assert sorted(row[2] for row in found["t"]) == [1, 2, 3, 4, 9]
+
+
+@pytest.mark.parametrize(
+    ("partition", "grain", "relation"),
+    [
+        ("day", "hour", "containing"),
+        ("week", "month", "MONTH.weeks()"),
+        ("none", "day", "everything"),
+        ("none", "day", None),
+    ],
+)
+def test_a_job_of_several_partitions_gives_each_row_once(
+    tmp_path: Path, duck: OnDuck, partition: str, grain: str, relation: str | None
+) -> None:
+    tables = {
+        "t": table("SELECT k, ts, v FROM ev", LAG_COLUMNS[:3], "ts", grain, {"ev": relation}),
+        "sums": rolled_up(grain) | {"sources": {"ev": relation}},
+    }
+    steps = [[deliver(1, *DAYS)], [deliver(2, ("c", 5, T - DAY), ("c", 6, T + 3 * DAY))]]
+    found = lived(tmp_path / "p", duck, {"ev": feed(partition=partition)}, tables, steps)
+    assert sorted(row[2] for row in found["t"]) == [1, 2, 3, 4, 5, 6]
+    assert sum(row[3] for row in found["sums"]) == 6
+
+
+@pytest.mark.parametrize(("before", "after"), [("none", "day"), ("week", "hour"), ("day", "hour")])
+def test_a_base_table_with_other_partitions_has_each_row_once(
+    tmp_path: Path, duck: OnDuck, before: str, after: str
+) -> None:
+    tables = {
+        "t": table(
+            "SELECT k, ts, v FROM ev", LAG_COLUMNS[:3], "ts", "week", {"ev": "everything" if before == "none" else None}
+        )
+    }
+    steps = [[deliver(1, *DAYS)], [setting("partition", after)], [deliver(2, ("c", 5, T + 3 * DAY))]]
+    found = lived(tmp_path / "p", duck, {"ev": feed(partition=before)}, tables, steps)
+    assert sorted(row[1] for row in found["ev"]) == sorted(row[2] for row in found["t"]) == [1, 2, 3, 4, 5]
+
+
+def test_a_project_of_another_zone_has_each_row_once(tmp_path: Path, duck: OnDuck) -> None:
+    late = wall_of(2024, 3, 5, 0, 30)
+    rows = [("a", 1, late), ("a", 2, late + DAY), ("b", 3, late + 2 * DAY)]
+    steps = [[deliver(1, *rows)], [{"do": "zone", "value": "UTC"}], [deliver(2, ("c", 4, late + 3 * DAY))]]
+    tables = {"days": rolled_up("day")}
+    found = lived(tmp_path / "p", duck, {"ev": feed(partition="day")}, tables, steps, zone="Europe/Berlin")
+    assert sorted(row[1] for row in found["ev"]) == [1, 2, 3, 4]
+    # Half past midnight in Berlin is the day before in UTC.
+    assert sorted((row[1], row[2]) for row in found["days"]) == [(T + n * DAY, n + 1) for n in range(4)]
+
+
+def wall_of(year: int, month: int, day: int, hour: int, minute: int) -> int:
+    return wall(datetime(year, month, day, hour, minute), "Europe/Berlin")
+
+
+def test_rows_that_had_waited_come_with_less_lateness(tmp_path: Path, duck: OnDuck) -> None:
+    rows = [("a", 1, T), ("a", 2, T + 40 * MINUTE), ("b", 3, T + 50 * MINUTE), ("a", 4, T + 65 * MINUTE)]
+    tables = {
+        "hours": rolled_up("hour"),
+        "t": table("SELECT k, ts, v FROM ev", LAG_COLUMNS[:3], "ts", "day", {"ev": None}),
+    }
+    steps = [[deliver(1, *rows)], [setting("lateness", None)], [deliver(2, ("c", 5, T + 2 * HOUR))]]
+    found = lived(tmp_path / "p", duck, {"ev": feed(partition="hour", lateness="30m")}, tables, steps[:1])
+    assert sum(row[3] for row in found["hours"]) == 1  # up to half past, and a row at 40 waits
+    found = lived(tmp_path / "q", duck, {"ev": feed(partition="hour", lateness="30m")}, tables, steps)
+    assert sorted(row[2] for row in found["t"]) == [1, 2, 3, 4, 5]
+    assert sum(row[3] for row in found["hours"]) == 5
+
+
+def test_rows_that_had_waited_come_without_markers(tmp_path: Path, duck: OnDuck) -> None:
+    rows = [("a", 1, T), ("a", 2, T + 40 * MINUTE), ("b", 3, T + 50 * MINUTE)]
+    mark = {"do": "mark", "feed": "ev", "file": "m1.mark", "at": T + 30 * MINUTE}
+    steps = [[deliver(1, *rows), mark], [setting("punctuation", None)]]
+    marked = feed(partition="hour", punctuation="landing/ev/*.mark")
+    found = lived(tmp_path / "p", duck, {"ev": marked}, {"hours": rolled_up("hour")}, steps[:1])
+    assert sum(row[3] for row in found["hours"]) == 1
+    found = lived(tmp_path / "q", duck, {"ev": marked}, {"hours": rolled_up("hour")}, steps)
+    assert sum(row[3] for row in found["hours"]) == 3
+
+
+def test_a_correction_below_a_roll_up_that_is_ahead(tmp_path: Path, duck: OnDuck) -> None:
+    """The months are ahead of a slower feed; what is corrected in an old month is seen at once in what reads both."""
+    month = trunc("month", EV)
+    text = f"SELECT m.k, m.slot, m.total AS one, s.total AS two FROM months m LEFT JOIN (SELECT k, {month} AS slot, sum(v) AS total FROM slow GROUP BY 1, 2) s ON m.k = s.k AND m.slot = s.slot"
+    columns = [["k", "string"], ["slot", "timestamp"], ["one", "bigint"], ["two", "bigint"]]
+    tables = {
+        "months": rolled_up("month"),
+        "both": table(text, columns, "slot", "month", {"months": None, "slow": "MONTH.days()"}),
+    }
+    feeds = {"ev": feed(partition="day"), "slow": feed(partition="day")}
+    april = T + 35 * DAY
+    steps = [
+        [deliver(1, ("a", 1, T), ("a", 2, april)), deliver(2, ("a", 10, T), ("a", 20, april + DAY), feed="slow")],
+        [deliver(3, ("a", 4, april + 60 * DAY))],
+        [deliver(1, ("a", 100, T), ("a", 2, april))],
+    ]
+    found = lived(tmp_path / "p", duck, feeds, tables, steps)
+    march = min(row[1] for row in found["both"])
+    assert [(row[2], row[3]) for row in found["both"] if row[1] == march] == [(100, 10)]
+
+
+def test_status_says_which_rows_wait(tmp_path: Path, duck: OnDuck) -> None:
+    text = "SELECT e.k, e.v, s.v AS w FROM ev e JOIN slow s ON e.k = s.k"
+    joined = table(text, [["k", "string"], ["v", "bigint"], ["w", "bigint"]], None, "none", {"ev": None, "slow": None})
+    steps = [
+        [deliver(1, ("a", 1, T)), deliver(3, ("a", 9, T + HOUR), feed="slow")],
+        [deliver(2, ("a", 2, T + 3 * HOUR))],
+    ]
+    lived(tmp_path / "p", duck, {"ev": feed(), "slow": feed()}, {"t": joined}, steps, zone="America/New_York")
+    shown = CliRunner().invoke(app, ["status", "--project", str(tmp_path / "p")], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    assert "t: 1 row of ev waits for slow, complete up to 2024-03-03 20:00" in " ".join(shown.output.split())
+
+
+@pytest.mark.spark
+def test_python_functions_and_flows_give_each_row_once(tmp_path: Path, spark: SparkSession) -> None:
+    """A function over a feed without partitions; a flow whose time is cut by the clocks of the zone, and then without a column."""
+    code = "return ev.selectExpr('k', 'ts', 'v')"
+    view = in_python(View("SELECT k, ts, v FROM ev", [], "ts", "day", {"ev": None}), code)
+    tables = {"t": table(view.text, LAG_COLUMNS[:3], "ts", "day", {"ev": None}, kind="python", python=code)}
+    bucket = trunc("day", EV)
+    flow = (
+        "import penstock as ps\n\n\n"
+        '@ps.flow(partition="day", time="slot", attempts=1)\ndef g_flow(ev):\n'
+        "    good = ev.derive(slot=\"date_trunc('day', ts)\")\n"
+        '    good.aggregate(["k", "slot"], {}).into("g_sums")\n'
+    )
+    sums = rolled_up("day") | {"kind": "flow", "template": "flow", "made_with": ["g_sums"]}
+    sums |= {"flow": flow.replace("{}", 'total="sum(v)", n="count(*)"')}
+    less = rolled_up("day") | {"kind": "flow", "template": "flow", "made_with": ["g_sums"]}
+    less |= {"flow": flow.replace("{}", 'total="sum(v)"'), "columns": sums["columns"][:3]}
+    less |= {"text": f"SELECT k, {bucket} AS slot, sum(v) AS total FROM ev GROUP BY k, {bucket}"}
+    late = wall_of(2024, 3, 5, 0, 30)
+    rows = [("a", 1, late), ("a", 2, late + DAY), ("b", 3, late + 2 * DAY)]
+    steps = [
+        [deliver(1, *rows)],
+        [{"do": "tables", "tables": {"g_sums": less}}],
+        [deliver(2, ("c", 4, late + 3 * DAY))],
+    ]
+    case = {
+        "seed": 0,
+        "project": {"zone": "Europe/Berlin", "run": {}, "feeds": {"ev": feed()}, "tables": tables | {"g_sums": sums}},
+        "steps": steps,
+    }
+    played = play(case, OnSpark(spark), tmp_path / "p")
+    assert not played.findings and not played.refused, f"{played.findings}{played.refused}\n{told(case)}"
+    found = published(tmp_path / "p", {"t": ["v"], "g_sums": ["slot", "total"]})
+    assert sorted(found["t"]) == [(1,), (2,), (3,), (4,)]
+    assert sorted(found["g_sums"]) == [(late - 30 * MINUTE + n * DAY, n + 1) for n in range(4)]
