@@ -73,7 +73,9 @@ def test_it_is_shown_and_written_down() -> None:
     simulation.step()
     state = load(dump(simulation.controller.state))
     assert overview(state, now).void["view"].because == "feed `base` is paused"
-    assert any("guarantee is void since" in line for line in explain(state, "view", now).lines)
+    state.tables["view"].table = replace(state.tables["view"].table, zone="Asia/Tokyo")
+    lines = explain(state, "view", now).lines
+    assert any(line.startswith("its guarantee is void since 1970-01-01 09:") for line in lines)
     simulation.apply(FeedResumed(now + MINUTE_US, "base"))
     while simulation.due(HOUR_US):
         simulation.step()

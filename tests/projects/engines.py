@@ -94,7 +94,7 @@ class OnSpark:
             waiting = warehouse.waiting()
             if not ask or not made:
                 return Ran(status, waiting)
-            counts = ", ".join(f"(SELECT count(*) FROM {name}) AS {name}" for name in made)
+            counts = ", ".join(f"(SELECT count(*) FROM `{name}`) AS `{name}`" for name in made)
             answer = warehouse.query(f"SELECT {counts}")
             found = dict(zip(answer.columns, answer.rows[0], strict=True))
             return Ran(status, waiting, (found, answer.complete_us, answer.consistent))

@@ -204,10 +204,27 @@ def test_status_says_which_rows_wait(tmp_path: Path, duck: OnDuck) -> None:
         [deliver(1, ("a", 1, T)), deliver(3, ("a", 9, T + HOUR), feed="slow")],
         [deliver(2, ("a", 2, T + 3 * HOUR))],
     ]
-    lived(tmp_path / "p", duck, {"ev": feed(), "slow": feed()}, {"t": joined}, steps, zone="America/New_York")
-    shown = CliRunner().invoke(app, ["status", "--project", str(tmp_path / "p")], env={"COLUMNS": "200"})
-    assert shown.exit_code == 0, shown.output
-    assert "t: 1 row of ev waits for slow, complete up to 2024-03-03 20:00" in " ".join(shown.output.split())
+    lived(
+        tmp_path / "p",
+        duck,
+        {"ev": feed(partition="day"), "slow": feed()},
+        {"t": joined},
+        steps,
+        zone="America/New_York",
+    )
+
+    def said(*command: str) -> str:
+        done = CliRunner().invoke(app, [*command, "--project", str(tmp_path / "p")], env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    shown = said("status")
+    assert "t: 1 row of ev waits for slow, complete up to 2024-03-03 20:00" in shown
+    # Whatever prints times says in which zone they are.
+    assert "2024-03-03 00:00 to 2024-03-04 00:00 America/New_York" in said("backfill", "ev", "2024-03-03")
+    asked = ("status", "explain t", "requests", "plan ev 2024-03-03", "versions t", "timeline")
+    for command in asked:
+        assert "times in America/New_York" in said(*command.split()), command
 
 
 @pytest.mark.spark

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.control.audit import Audit, Margin, audited
 from penstock.control.promises import Void
 from penstock.control.views.health import clock
@@ -77,6 +77,8 @@ def bounds(
     else:
         now_us, zone = warehouse.clock.now_us(), zone_of(warehouse.declared.declarations.config.zone)
         _print(report, [*void_lines(state.void, now_us, zone), *violation_lines(violated)])
+        if state.void:
+            tell_zone(zone)
 
 
 def _verify(project: Path, json: bool) -> None:
@@ -120,6 +122,8 @@ def _print_audit(audit: Audit, zone: tzinfo) -> None:
         else:
             said = each.because
         out.print(Text(f"{when}: {said}", style="bold red"))
+    if audit.broken:
+        tell_zone(zone)
     if audit.margins and not audit.broken:
         out.print("every promise was kept, or was told to be void before", style="green")
 

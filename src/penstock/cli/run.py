@@ -82,11 +82,12 @@ def run(
             if not quiet:
                 runtime.on_event = lambda number, event: _tell(number, event, zone, json)
             if not json:
-                err.print(
-                    "Running; Ctrl-C stops after the updates that run, a second one at once."
+                how = (
+                    "Ctrl-C stops after the updates that run, a second one at once."
                     if not until_idle
-                    else "Running until idle."
+                    else "until idle."
                 )
+                err.print(f"Running{' ' if until_idle else '; '}{how}{'' if quiet else f' Times in {zone}.'}")
             with (
                 nullcontext() if until_idle else _queries_answered(warehouse, runtime),
                 flows_shown(err, runtime.flows.progress) if not quiet and not json else nullcontext(),

@@ -292,7 +292,7 @@ def render_summary(summary: DemoSummary) -> RenderableType:
     parts: list[RenderableType] = [
         Text(
             f"{format_duration(summary.end_us - summary.begin_us)} of a network, "
-            f"{format_instant(summary.begin_us)} to {format_instant(summary.end_us)}, "
+            f"{format_instant(summary.begin_us)} to {format_instant(summary.end_us)} UTC, "
             f"followed in {summary.live_s:.0f} s on {summary.tracks} tracks by {summary.policy}.",
             style="bold",
         ),

@@ -126,7 +126,7 @@ def _void(state: State, name: str) -> list[str]:
     found = state.void.get(state.graph.updated_as[name])
     if found is None:
         return []
-    since = format_instant(found.since_us // SECOND_US * SECOND_US)
+    since = _there(state.tables[name], found.since_us // SECOND_US * SECOND_US)
     return [f"its guarantee is void since {since}, because {found.because}"]
 
 
