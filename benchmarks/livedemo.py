@@ -21,7 +21,7 @@ from penstock.cli.netops.feeds import Generator, Network, deliver
 from penstock.control.events import Event
 from penstock.control.state import State
 from penstock.declare.settings import write_settings
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.engine.spark.work import SparkWork
 from penstock.engine.updates.executor import Computed
 from penstock.model.time import SECOND_US
@@ -159,7 +159,7 @@ class Stage:
 
     def _follow(self, begin_us: int, end_us: int, *, history: bool = False) -> None:
         """Deliver what comes between two moments of the demo's clock, and keep the tables fresh."""
-        clock = Clock(self.speed, begin_us)
+        clock = WallClock(self.speed, begin_us)
         coming = [each for each in self.network.deliveries() if begin_us < each.due_us <= end_us]
         with (
             Warehouse(self.project, spark=self.spark, clock=clock) as warehouse,

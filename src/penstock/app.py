@@ -37,13 +37,14 @@ from penstock.declare.spark_settings import cores_of
 from penstock.declare.warehouse import Definition, check_project
 from penstock.declare.warehouse import Definitions as Declared
 from penstock.engine.arrivals.schemas import FeedSchemas, inferred_schemas
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.engine.commands.feeds import Paused, Withdrawn, give_back, pause, resume, withdraw
 from penstock.engine.commands.requests import Requesting, RequestPlan, RequestReceipt
 from penstock.engine.declarations import restored_state
 from penstock.engine.desk.history import History, PastVersion, TableDifference
 from penstock.engine.desk.versions import QueryError, QueryResult
 from penstock.engine.faults import NotAvailable
+from penstock.engine.ports import Clock
 from penstock.engine.updates.times import waiting_rows
 from penstock.engine.upkeep.backup import Backup, backup
 from penstock.engine.upkeep.identity import Identity
@@ -121,7 +122,7 @@ def restore(
     """Put a backup into a project that has no data, or with `force` in the place of what it has. A folder without a project gets the backup's."""
     copy_project(Path(backup).resolve(), Path(folder))
     declarations = read_project(Path(folder))
-    now_us = (clock or Clock()).now_us
+    now_us = (clock or WallClock()).now_us
     return put_back(declarations, Path(backup).resolve(), now_us, force=force, copy=copy, progress=progress)
 
 
@@ -129,7 +130,7 @@ def move(
     path: str | Path, folder: str | Path = ".", *, clock: Clock | None = None, progress: ProgressReport = silent
 ) -> MovedFiles:
     """Move the data files of a project to another folder."""
-    return move_data(read_project(Path(folder)), Path(path), (clock or Clock()).now_us, progress=progress)
+    return move_data(read_project(Path(folder)), Path(path), (clock or WallClock()).now_us, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class Warehouse:
         if warehouse is None:
             raise ProjectError([problem for problem in problems if problem.severity == "error"])
         self.declared: Declared = warehouse
-        self.clock = clock or Clock()
+        self.clock = clock or WallClock()
         self.store = Store(declarations.store_url)
         self.store.create()
         self.catalogue = Catalogue(declarations.data_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, Scale, deliver, expected_rows
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, parse_duration, parse_instant
 
 ORIGIN_US = parse_instant("2026-03-09 23:12")
@@ -110,7 +110,7 @@ def test_expected_rows_count_a_name_once() -> None:
 
 def test_delivered_whole_and_in_time(tmp_path: Path) -> None:
     net = Network(ORIGIN_US, 20 * MINUTE_US, scale=Scale(1, 4, 60, 3))
-    clock = Clock(1200, ORIGIN_US)
+    clock = WallClock(1200, ORIGIN_US)
     generator = Generator(tmp_path, net.deliveries(), clock, net.end_us)
     generator.start()
     while not generator.finished.wait(0.05):
@@ -126,7 +126,7 @@ def test_delivered_whole_and_in_time(tmp_path: Path) -> None:
 
 def test_stops_when_told(tmp_path: Path) -> None:
     net = network()
-    generator = Generator(tmp_path, net.deliveries(), Clock(1, ORIGIN_US), net.end_us)
+    generator = Generator(tmp_path, net.deliveries(), WallClock(1, ORIGIN_US), net.end_us)
     generator.start()
     generator.stop()
     assert generator.finished.is_set() and len(generator.delivered) < len(net.deliveries())
@@ -135,7 +135,7 @@ def test_stops_when_told(tmp_path: Path) -> None:
 def test_an_error_is_kept(tmp_path: Path) -> None:
     net = network(20)
     (tmp_path / "landing").write_text("in the way")
-    generator = Generator(tmp_path, net.deliveries(), Clock(10**6, ORIGIN_US), net.end_us)
+    generator = Generator(tmp_path, net.deliveries(), WallClock(10**6, ORIGIN_US), net.end_us)
     generator.start()
     assert generator.finished.wait(10)
     assert isinstance(generator.error, OSError)

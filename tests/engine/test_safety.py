@@ -12,7 +12,7 @@ import pytest
 
 from penstock.engine.commands.feeds import withdraw
 from penstock.engine.declarations import restored_state
-from penstock.engine.updates.cleanup import remove_if_empty
+from penstock.engine.storage import LocalStorage
 from penstock.engine.upkeep import restore as restoring
 from penstock.engine.upkeep.backup import Backup, BackupError, backup, read_backup
 from penstock.engine.upkeep.identity import Identity
@@ -307,7 +307,7 @@ def test_an_older_database_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.M
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
         path.unlink()
         for folder in path.parents:
-            remove_if_empty(folder, Path(catalogue.data_path))
+            LocalStorage(catalogue.data_path).remove_if_empty(folder)
     check(site)
 
 

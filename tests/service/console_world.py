@@ -15,7 +15,7 @@ from time import sleep
 
 from penstock.app import Warehouse
 from penstock.control.events import Event, FileArrived, RunStarted, WarehouseDeclared
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.model.cost import CostModel
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.requests.job import FeedFile
@@ -109,7 +109,7 @@ def served_past(
     folder: Path, hours: float = 6, *, speed: float = 1.0, port: int = 0, run: bool = True
 ) -> Iterator[tuple[Server, Warehouse]]:
     """Its pages, with a clock that goes on from the end of the log; `run`: as if a process ran it."""
-    with Warehouse(folder, clock=Clock(speed, NOW_US)) as warehouse:
+    with Warehouse(folder, clock=WallClock(speed, NOW_US)) as warehouse:
         with warehouse.store.read() as conn:
             empty = warehouse.store.last_number(conn) == 0
         if empty:

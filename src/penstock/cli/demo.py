@@ -23,7 +23,7 @@ from penstock.cli.starter import copy_project
 from penstock.control.state import State
 from penstock.control.views.status import TableStatus, status
 from penstock.declare.settings import write_settings
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.engine.runtime import Runtime
 from penstock.errors import PenstockError
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, format_duration
@@ -38,7 +38,7 @@ _MIDNIGHT = 0.4
 _PREPARING_US = 2 * MINUTE_US
 
 
-class DemoClock(Clock):
+class DemoClock(WallClock):
     """Real time until the demo begins, then as fast as it is told to be. What updates take counts at that speed from the
     first on, so that what is learned from the history holds afterwards."""
 

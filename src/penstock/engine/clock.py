@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Clock:
+class WallClock:
     def __init__(self, speed: float = 1.0, origin_us: int | None = None) -> None:
         self.speed = speed
         self._wall = time.time_ns() // 1000

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic, sleep
 
 from py4j.protocol import Py4JError
@@ -42,7 +41,7 @@ from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import Arrivals, offered
 from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.engine.declarations import declared, restored_controller, restored_state
 from penstock.engine.external.follow import ReplicaFollower
 from penstock.engine.external.lake import Lake
@@ -52,10 +51,12 @@ from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of
 from penstock.engine.log import SPARK_FILE, keep_small, log_event
+from penstock.engine.ports import Clock, Compute, Computed, Storage
 from penstock.engine.spark.session import ENDED, has_ended, is_alive, session_in
 from penstock.engine.spark.work import SparkWork
-from penstock.engine.updates.cleanup import delete_files, sweep, swept, unpublished, written_by_a_job
-from penstock.engine.updates.executor import Compute, Computed, Executor
+from penstock.engine.storage import LocalStorage
+from penstock.engine.updates.cleanup import sweep, swept, unpublished
+from penstock.engine.updates.executor import Executor
 from penstock.engine.updates.recent import RecentRows
 from penstock.engine.upkeep.identity import Identity, NotOurs
 from penstock.engine.upkeep.replication import Replication
@@ -113,7 +114,8 @@ class Runtime:
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
-        self.clock = clock or Clock()
+        self.storage: Storage = LocalStorage(catalogue.data_path)
+        self.clock = clock or WallClock()
         self.pace = pace or Pace()
         self.owner = f"run-{uuid.uuid4().hex[:12]}"
         self.controller = Controller()
@@ -191,7 +193,7 @@ class Runtime:
             also = {name for graph in (before, self.warehouse.graph) for name in _made_with(graph, job.tables)}
             flows = (self.warehouse.definitions[name].flow for name in job.tables if name in self.warehouse.definitions)
             also |= {quarantine_of(flow.flow.name) for flow in flows if flow is not None}
-            sweep(self.store, self.catalogue, job, sorted(also))
+            sweep(self.store, self.catalogue, self.storage, job, sorted(also))
         swept(self.store, upto)
         with self.store.read() as conn:
             scheduled = self.catalogue.scheduled(conn)
@@ -200,16 +202,15 @@ class Runtime:
 
     def _delete(self, paths: list[str]) -> None:
         """What the catalogue has forgotten. Files that others wrote, and it only listed, are theirs to delete."""
-        root = Path(self.catalogue.data_path)
-        ours = [path for path in paths if written_by_a_job(path, root)]
-        elsewhere = [path for path in paths if not Path(path).is_relative_to(root)]
+        ours = [path for path in paths if self.storage.written_by_a_job(path)]
+        elsewhere = [path for path in paths if not self.storage.is_inside(path)]
         if elsewhere:
             # Nor may another program that tidies the catalogue delete what was only handed over.
             with self.store.write() as conn:
                 self.catalogue.forget(conn, elsewhere)
         if ours:
             self.store.flush()
-            delete_files(ours, root)
+            self.storage.delete(ours)
             with self.store.write() as conn:
                 self.catalogue.forget(conn, ours)
 
@@ -507,12 +508,11 @@ class Runtime:
             self._tracks.append(_Track(len(self._tracks), self._executor, self._finished))
         return self._tracks[number]
 
-    def _executor(self) -> Executor:
-        work: Compute
+    def _compute(self) -> Compute:
         try:
             self._spark = self._session()
             session = session_in(self._spark, self.warehouse.zone)
-            work = SparkWork(
+            return SparkWork(
                 session,
                 self.warehouse,
                 self.store,
@@ -523,12 +523,15 @@ class Runtime:
                 self._recent,
             )
         except (NotAvailable, Py4JError, OSError) as error:
-            work = _Away(error if isinstance(error, NotAvailable) else NotAvailable("spark", ENDED))
+            return _Away(error if isinstance(error, NotAvailable) else NotAvailable("spark", ENDED))
+
+    def _executor(self) -> Executor:
         return Executor(
             self.warehouse,
             self.store,
             self.catalogue,
-            work,
+            self._compute(),
+            self.storage,
             self.clock.now_us,
             self.owner,
             speed=self.clock.speed,
@@ -560,6 +563,8 @@ def _made_with(graph: Graph, tables: Sequence[str]) -> Iterator[str]:
 class _Away(Compute):
     """In the place of Spark, while it does not start."""
 
+    is_alive = False
+
     def __init__(self, error: NotAvailable) -> None:
         self._error = error
 
@@ -586,14 +591,7 @@ class _Track:
     def stop(self, job: Job) -> None:
         """Give up a job that runs."""
         self._executor.stopping = job.id
-        if (spark := self._spark) is not None:
-            with suppress(Py4JError, OSError):  # it has ended by itself
-                spark.sparkContext.cancelJobsWithTag(self._group(job))
-
-    @property
-    def _spark(self) -> SparkSession | None:
-        work = self._executor.compute
-        return work.session if isinstance(work, SparkWork) else None
+        self._executor.compute.stop(self._group(job))
 
     def _group(self, job: Job) -> str:
         return f"{job.id}-{self._executor.owner}"
@@ -607,22 +605,11 @@ class _Track:
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:
             try:
-                spark = self._spark
-                if spark is None or not is_alive(spark):
+                if not self._executor.compute.is_alive:
                     self._executor = self._make()
-                if (spark := self._spark) is not None:
-                    with suppress(Py4JError, OSError):  # it has just ended, which the job will find
-                        self._mark(spark, job)
+                self._executor.compute.begin(self._group(job), self._number, f"{job.kind} {job.table}")
                 self._executor.run(job)
                 self._done(None)
             except BaseException as error:
                 self._done(error)
                 return
-
-    def _mark(self, spark: SparkSession, job: Job) -> None:
-        """What Spark does in this thread belongs to the job."""
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"track-{self._number}")
-        spark.sparkContext.setJobGroup(self._group(job), f"{job.kind} {job.table}", True)
-        # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
-        spark.sparkContext.clearJobTags()
-        spark.sparkContext.addJobTag(self._group(job))

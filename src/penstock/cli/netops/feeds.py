@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from penstock.engine.clock import Clock
+from penstock.engine.ports import Clock
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, moment
 
 FEEDS = ("router_stats", "alerts", "syslog", "topology")

@@ -26,6 +26,7 @@ from penstock.engine.arrivals.inotify import (
     tells_all,
 )
 from penstock.engine.arrivals.patterns import Pattern, Places
+from penstock.engine.ports import Seen
 
 # Names by which writers mark what is not ready yet.
 _UNFINISHED = re.compile(r"(^[._])|(\.(tmp|part|partial|crdownload|inprogress)$)", re.IGNORECASE)
@@ -34,19 +35,6 @@ _OUTPUT = re.compile(r"\.(csv|json|parquet)$", re.IGNORECASE)
 _SOME = 256
 # A folder that changed so short a time ago may change again without another time of change.
 _COARSE_S = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """How a file is when it is looked at."""
-
-    size: int
-    mtime_ns: int
-
-    @property
-    def packed(self) -> int:
-        """The same in half the memory."""
-        return self.mtime_ns << 64 | self.size
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +154,9 @@ class Tree:
         if watches is not None:
             watches.join(self)
 
+    def matches(self, path: str) -> bool:
+        return self.pattern.matches(path)
+
     @property
     def has_news(self) -> bool:
         return self.missed or bool(self.stirred or self.again)
@@ -235,6 +226,9 @@ class Tree:
         return self._base is not None and self._untold == 0
 
     # Taking
+
+    def look_again(self, path: str) -> None:
+        self.again.append(path)
 
     def forget(self, path: str) -> None:
         """Whatever it is, it is new when it is seen next."""
@@ -363,8 +357,9 @@ class Tree:
             self._enter(folder, name, path, inside, (status.st_dev, status.st_ino) if is_folder and inside else None)
         if is_link or (is_file and (stat.S_ISREG(status.st_mode) or (is_folder and _OUTPUT.search(name)))):
             found = Seen(status.st_size, status.st_mtime_ns)
-            if folder.files.get(name) != found.packed:
-                folder.files[name] = found.packed
+            packed = found.mtime_ns << 64 | found.size  # half the memory
+            if folder.files.get(name) != packed:
+                folder.files[name] = packed
                 self.fresh[path] = found
         elif name in folder.files:
             del folder.files[name]

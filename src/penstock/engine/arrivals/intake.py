@@ -22,10 +22,11 @@ from penstock.control.events import Event, FileArrived, FileQuarantined, FileRew
 from penstock.control.state import State
 from penstock.declare.api import FeedDeclaration
 from penstock.declare.warehouse import Definitions
-from penstock.engine.arrivals.folders import Seen, Tree, Watches
+from penstock.engine.arrivals.folders import Tree, Watches
 from penstock.engine.arrivals.inspect import checksum_of, look_at
 from penstock.engine.arrivals.patterns import Pattern
 from penstock.engine.arrivals.records import Malformed
+from penstock.engine.ports import FeedSources, Seen
 from penstock.engine.updates.provenance import order_of
 from penstock.model.grain import zone_of
 from penstock.model.schema import Schema
@@ -40,7 +41,7 @@ from penstock.store.store import Store, feed_file, spans_of
 class Landing:
     """Whoever looks holds the `lock`; a look at a disk that does not answer then keeps nobody from the other feeds."""
 
-    def __init__(self, feed: FeedDeclaration, folder: Path, watches: Watches | None = None) -> None:
+    def __init__(self, feed: FeedDeclaration, source: FeedSources) -> None:
         self.feed = feed
         self.lock = threading.Lock()
         # Whether there are files that changed a moment ago.
@@ -48,11 +49,8 @@ class Landing:
         # When the last look at everything began; and when the last one did of which all that was found is on record.
         self._looked_at = float("-inf")
         self.whole_at = float("-inf")
-        follow = feed.config.follow_links
-        self._files = Tree(Pattern(folder, feed.config.path), watches, follow)
-        self._markers = (
-            Tree(Pattern(folder, feed.config.punctuation), watches, follow) if feed.config.punctuation else None
-        )
+        self._files = source(feed, feed.config.path)
+        self._markers = source(feed, feed.config.punctuation) if feed.config.punctuation else None
         # Markers first: what came before them is then found, too.
         self._trees = [tree for tree in (self._markers, self._files) if tree is not None]
         # Files that changed a moment ago, and since when they are as they are.
@@ -139,7 +137,7 @@ class Landing:
 
     def is_marker(self, path: str) -> bool:
         """Whether a file holds a promise, no rows."""
-        return self._markers is not None and self._markers.pattern.matches(path)
+        return self._markers is not None and self._markers.matches(path)
 
     def logged(self) -> None:
         """All that was ready is on record."""
@@ -157,7 +155,7 @@ class Landing:
 
     def look_again(self, path: str) -> None:
         for tree in self._trees:
-            tree.again.append(path)
+            tree.look_again(path)
 
 
 _AT_ONCE = 500
@@ -195,13 +193,18 @@ class Arrivals:
         feeds: list[FeedDeclaration],
         schema_of: Callable[[str], Schema | None],
         now_us: Callable[[], int],
+        source: FeedSources | None = None,
     ) -> None:
         self._store = store
         self._folder = folder
         self._schema_of = schema_of
         self._now_us = now_us
         self.watches = Watches()
-        self.landings = {feed.name: Landing(feed, folder, self.watches) for feed in feeds}
+        self._source = source or self._in_folders
+        self.landings = {feed.name: Landing(feed, self._source) for feed in feeds}
+
+    def _in_folders(self, feed: FeedDeclaration, pattern: str, watched: bool = True) -> Tree:
+        return Tree(Pattern(self._folder, pattern), self.watches if watched else None, feed.config.follow_links)
 
     @property
     def unsettled(self) -> bool:
@@ -246,7 +249,7 @@ class Arrivals:
         """Up to which time the markers that lie there promise that all has come."""
         found = []
         if feed.config.punctuation:
-            tree = Tree(Pattern(self._folder, feed.config.punctuation), follow_links=feed.config.follow_links)
+            tree = self._source(feed, feed.config.punctuation, watched=False)
             tree.look()
             for path in tree.fresh:
                 with suppress(Malformed, OSError):

@@ -24,7 +24,7 @@ from penstock.control.events import PeriodsStretched
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.declare.warehouse import Definitions
-from penstock.engine.clock import Clock
+from penstock.engine.clock import WallClock
 from penstock.engine.desk.answer import Answer
 from penstock.engine.desk.assessment import Assessment, KeptAnswers, KnownState, Prospect, is_fresh
 from penstock.engine.desk.feedback import Refreshing, Tallies
@@ -36,6 +36,7 @@ from penstock.engine.desk.reads import EVERY_S, DemandLog, Reading, check_readab
 from penstock.engine.desk.result_files import ResultFiles
 from penstock.engine.desk.ticket import QueryTicket, Register
 from penstock.engine.desk.versions import QueryError
+from penstock.engine.ports import Clock
 from penstock.engine.updates.times import waiting_rows
 from penstock.errors import PenstockError
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US, format_duration
@@ -112,7 +113,7 @@ class Front:
         self.warehouse = warehouse
         self.store = store
         self.catalogue = catalogue
-        self.clock = clock or Clock()
+        self.clock = clock or WallClock()
         self.settings = settings
         self.profiles = dict(profiles or {"default": Profile()})
         self._texts = Texts(warehouse, settings.functions)

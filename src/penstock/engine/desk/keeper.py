@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from penstock.control.events import DeskOpened, QueriesHandled
-from penstock.engine.clock import Clock
 from penstock.engine.desk.feedback import Tallies
+from penstock.engine.ports import Clock
 from penstock.model.graph import Graph
 from penstock.model.time import DAY_US
 from penstock.queries.desk import Desk, DeskCommand, DeskEntry, DeskEvent, DeskSetup

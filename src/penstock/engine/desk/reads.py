@@ -19,8 +19,8 @@ from penstock.control.events import DemandSeen
 from penstock.control.query_inputs import Touched, is_settled, not_loaded
 from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
-from penstock.engine.clock import Clock
 from penstock.engine.desk.versions import QueryError, Version, consistent_versions
+from penstock.engine.ports import Clock
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 

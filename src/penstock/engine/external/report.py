@@ -13,8 +13,8 @@ from penstock.control.orders import Report, WorkOrder, matched, order_of
 from penstock.control.state import State
 from penstock.declare.problems import near_or_all
 from penstock.declare.warehouse import Definition, Definitions
-from penstock.engine.durable import to_disk
 from penstock.engine.external.handed import NotAccepted, files_below, look, unchanged
+from penstock.engine.storage import to_disk
 from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of

@@ -18,9 +18,9 @@ from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.flows.progress import Watched, storage_bytes
 from penstock.engine.flows.realise import SNAPSHOT, hidden_of, shown
 from penstock.engine.flows.run import FlowFailed, FlowRun, Result, World
-from penstock.engine.updates.cleanup import remove_written
+from penstock.engine.ports import Computed, Made
+from penstock.engine.storage import remove_written
 from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
-from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.provenance import FILE, tagged
 from penstock.engine.updates.rows import Staged as Files
 from penstock.engine.updates.rows import Writer, instant_literal, quoted, read_files, schema_of, within

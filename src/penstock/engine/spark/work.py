@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.declare.spark_settings import full_name
@@ -17,12 +18,12 @@ from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.faults import NotAvailable
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import FlowWork, Kept, quarantine_of
+from penstock.engine.ports import Compute, Computed, Made
 from penstock.engine.spark.links import Links
 from penstock.engine.spark.session import ENDED, is_alive
+from penstock.engine.storage import LocalStorage
 from penstock.engine.updates.baseload import BaseLoad
-from penstock.engine.updates.cleanup import job_folders, remove_written
 from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
-from penstock.engine.updates.executor import Computed, Made
 from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
 from penstock.engine.updates.recent import RecentRows
@@ -49,7 +50,7 @@ def worth_merging(files: int, size_bytes: int) -> bool:
     return files >= WORTH_MERGING or (files - 1) * OPENING_BYTES >= size_bytes > 0
 
 
-class SparkWork:
+class SparkWork(Compute):
     def __init__(
         self,
         session: SparkSession,
@@ -74,6 +75,23 @@ class SparkWork:
         self._links = Links(warehouse.declarations.state_folder / "reading" / uuid.uuid4().hex)
         # What several tables of a group read, while they are made.
         self._shared: SharedReads | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.session)
+
+    def begin(self, group: str, track: int, what: str) -> None:
+        with suppress(Py4JError, OSError):  # it has just ended, which the job will find
+            spark = self.session.sparkContext
+            spark.setLocalProperty("spark.scheduler.pool", f"track-{track}")
+            spark.setJobGroup(group, what, True)
+            # Threads of the job, as the steps of a flow have, make groups of their own; the tag goes with them.
+            spark.clearJobTags()
+            spark.addJobTag(group)
+
+    def stop(self, group: str) -> None:
+        with suppress(Py4JError, OSError):  # it has ended by itself
+            self.session.sparkContext.cancelJobsWithTag(group)
 
     def run(self, job: Job, folder: str) -> Computed:
         definition = self.warehouse.definitions[job.table]
@@ -124,10 +142,11 @@ class SparkWork:
             keep = self.flows.kept.folders(table)
         else:
             keep = frozenset()
+        storage = LocalStorage(self.catalogue.data_path)
         for name in (*self.warehouse.graph.made_with(table), *names):
-            for left in job_folders(Path(self.catalogue.folder(name)), folder):
+            for left in storage.job_folders(self.catalogue.folder(name), folder):
                 if left not in keep:
-                    remove_written(left)
+                    storage.clear(left)
 
     def _stage(
         self, frame: DataFrame, definition: Definition, folder: str, input_bytes: int, hidden: Sequence[str] = ()

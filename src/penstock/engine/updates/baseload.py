@@ -26,8 +26,9 @@ from pyspark.sql.functions import expr
 
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.flows.work import REFUSED, FlowWork, quarantine_of
-from penstock.engine.updates.cleanup import delete_files
-from penstock.engine.updates.executor import BadFiles, Computed, Made, explain_error
+from penstock.engine.ports import Computed, Made
+from penstock.engine.storage import LocalStorage
+from penstock.engine.updates.executor import BadFiles, explain_error
 from penstock.engine.updates.load import LATE, QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
 from penstock.engine.updates.rows import RowsProblem, Staged, Writer, micros, quoted, read_files, within
@@ -672,7 +673,7 @@ class BaseLoad:
 
     def _remove_superseded(self) -> None:
         paths = [self.catalogue.locate(self.job.table, file) for file in self.superseded]
-        delete_files(paths, Path(self.catalogue.data_path))
+        LocalStorage(self.catalogue.data_path).delete(paths)
 
     def _spans(self) -> dict[str, tuple[Interval, ...]]:
         """In which stretches of time each file has rows now."""

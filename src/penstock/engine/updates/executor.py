@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from sqlalchemy import Connection
@@ -18,21 +18,20 @@ from sqlalchemy import Connection
 from penstock.control.events import Event, FaultMet, FileQuarantined, UpdateFailed, UpdateFinished, UpdateStopped
 from penstock.declare.warehouse import Definitions
 from penstock.engine.arrivals.intake import UNREAD
-from penstock.engine.durable import to_disk
 from penstock.engine.faults import NotAvailable, WorldFault, check_storage, fault_of
+from penstock.engine.ports import Compute, Computed, Made, Storage
 from penstock.engine.updates.cleanup import job_folder
 from penstock.engine.updates.cut_off import Rewrite, compare, read_by_file, with_digests
 from penstock.engine.updates.times import time_range
 from penstock.engine.upkeep.identity import FILE_NAME
 from penstock.errors import PenstockError
-from penstock.flows.report import FlowReport, fact_of
+from penstock.flows.report import fact_of
 from penstock.model.grain import WHOLE, zone_of
 from penstock.model.partitions import EMPTY, EVERYTHING, Interval, PartitionSet
-from penstock.model.schema import Schema
 from penstock.requests.job import FeedFile, Job, PublishedTable
 from penstock.requests.needs import changed_by
 from penstock.store.store import Fenced, Store
-from penstock.tables import Catalogue, DataFile, Note, SchemaConflict, TableChange
+from penstock.tables import Catalogue, Note, SchemaConflict, TableChange
 
 
 class BadFiles(PenstockError):
@@ -41,57 +40,6 @@ class BadFiles(PenstockError):
     def __init__(self, found: Sequence[tuple[FeedFile, str]]) -> None:
         self.found = tuple(found)
         super().__init__("; ".join(f"{file.uri}: {reason}" for file, reason in found))
-
-
-@dataclass(frozen=True)
-class Made:
-    """Files that a job wrote for one table."""
-
-    table: str
-    schema: Schema
-    files: tuple[DataFile, ...]
-    # Partitions whose files end: () none, None all of the table.
-    replace: tuple[Interval, ...] | None = ()
-    # Single files that end.
-    drop: tuple[int, ...] = ()
-    # The event times of rows that are gone with those; and whether the files hold nothing but rows that stay.
-    lost: tuple[Interval, ...] = ()
-    kept: bool = False
-
-
-@dataclass(frozen=True)
-class Computed:
-    made: tuple[Made, ...]
-    how: str
-    # Of a flow: the rows of its activities, times, memory.
-    report: FlowReport | None = None
-    # Of a load: in which stretches of time each file has rows.
-    spans: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
-    # Of a load: its files, each with what orders it.
-    files: tuple[FeedFile, ...] = ()
-    # And how each was read.
-    readings: Mapping[str, str] = field(default_factory=dict)
-    # And how many rows of each were set aside as late.
-    late: Mapping[str, int] = field(default_factory=dict)
-
-
-class Compute(Protocol):
-    """The data work of a job. Spark does it; tests of crashes use a small one without Spark."""
-
-    def run(self, job: Job, folder: str) -> Computed: ...
-
-    def together(self, job: Job, folder: str) -> AbstractContextManager[None]:
-        """While the tables of a group are made one after the other: what they share need be read only once. If one of
-        them fails, what was made for the others goes too."""
-        return nullcontext()
-
-    def discard(self, job: Job, folder: str) -> None:
-        """What was made for a job is not needed: it will not be published."""
-        return
-
-    def digest(self, table: str, files: Sequence[DataFile], schema: Schema) -> str | None:
-        """The digest of the rows of some files, which who wrote them did not compute."""
-        return None
 
 
 Step = Callable[[str], None]
@@ -104,6 +52,7 @@ class Executor:
         store: Store,
         catalogue: Catalogue,
         compute: Compute,
+        storage: Storage,
         now_us: Callable[[], int],
         owner: str,
         step: Step = lambda _name: None,
@@ -115,6 +64,7 @@ class Executor:
         self.store = store
         self.catalogue = catalogue
         self.compute = compute
+        self.storage = storage
         self.now_us = now_us
         self.owner = owner
         # Called between any two steps that touch the world, so that tests can stop there.
@@ -247,15 +197,8 @@ class Executor:
 
     def _make_durable(self, computed: Computed) -> None:
         """Data must be on disk before the catalogue says so."""
-        folders = set()
-        for made in computed.made:
-            for file in made.files:
-                path = self.catalogue.locate(made.table, file)
-                if "://" not in path:
-                    to_disk(path)
-                    folders.add(str(Path(path).parent))
-        for folder in folders:
-            to_disk(folder)
+        paths = [self.catalogue.locate(made.table, file) for made in computed.made for file in made.files]
+        self.storage.make_durable(paths)
 
     def _publish(
         self, job: Job, computed: Sequence[Computed], differing: Mapping[str, PartitionSet], seconds: float

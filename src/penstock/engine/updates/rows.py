@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from penstock.engine.spark.links import plain
 from penstock.engine.spark.sizing import SMALL_BYTES, Sizing
-from penstock.engine.updates.cleanup import delete_files, remove_if_empty
+from penstock.engine.storage import LocalStorage
 from penstock.engine.updates.row_digest import row_number
 from penstock.engine.updates.small_results import PARTITION, codec_of, collect, collects, write
 from penstock.engine.updates.times import time_range
@@ -218,6 +218,7 @@ def check_partitions_of(files: Sequence[DataFile], time: str, grain: Calendar) -
 
 
 def _written(folder: Path, root: str, partitioned: bool) -> list[DataFile]:
+    storage = LocalStorage(Path(root).parent.parent)
     files = []
     for path in sorted(folder.rglob("*.parquet")) if folder.exists() else ():
         start = 0
@@ -230,10 +231,10 @@ def _written(folder: Path, root: str, partitioned: bool) -> list[DataFile]:
         if file.records:
             files.append(file)
         else:
-            delete_files([str(path)], Path(root).parent.parent)
+            storage.delete([str(path)])
     if not files:
         # Spark makes the folder before it knows that there are no rows.
-        remove_if_empty(folder, Path(root).parent.parent)
+        storage.remove_if_empty(folder)
     return files
 
 

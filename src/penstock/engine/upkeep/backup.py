@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from penstock.declare.config import FILE_NAME
 from penstock.declare.project import Declarations
-from penstock.engine.durable import to_disk
+from penstock.engine.storage import to_disk
 from penstock.engine.upkeep.identity import read_claim
 from penstock.engine.upkeep.verify import ProgressReport, held, silent
 from penstock.errors import PenstockError

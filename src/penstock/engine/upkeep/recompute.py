@@ -17,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.control.state import State
 from penstock.declare.warehouse import Definitions
+from penstock.engine.ports import Computed
 from penstock.engine.spark.session import session_in
 from penstock.engine.spark.work import SparkWork
-from penstock.engine.updates.executor import Computed, explain_error
+from penstock.engine.updates.executor import explain_error
 from penstock.engine.updates.rows import quoted, read_files
 from penstock.engine.upkeep.verify import Compared, ProgressReport, held
 from penstock.errors import PenstockError

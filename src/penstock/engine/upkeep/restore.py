@@ -19,7 +19,8 @@ from sqlalchemy import delete
 from penstock.declare.config import FILE_NAME
 from penstock.declare.project import Declarations
 from penstock.declare.settings import write_settings
-from penstock.engine.updates.cleanup import delete_files, leave_all, written_by_a_job
+from penstock.engine.storage import LocalStorage
+from penstock.engine.updates.cleanup import leave_all
 from penstock.engine.upkeep.backup import Backup, BackupError, copy_database, put_file, read_backup, replace_rows
 from penstock.engine.upkeep.identity import FILE_NAME as MARK_NAME
 from penstock.engine.upkeep.identity import (
@@ -284,7 +285,8 @@ def _finish_moving(store: Store, catalogue: Catalogue, progress: ProgressReport)
     ]
     progress("Tidying the old folder", 0, 1)
     twice = [str(old / path) for path in inside if (Path(catalogue.data_path) / path).exists()]
-    delete_files([path for path in twice if written_by_a_job(path, old)], old)
+    storage = LocalStorage(old)
+    storage.delete([path for path in twice if storage.written_by_a_job(path)])
     for place, _, _ in os.walk(old, topdown=False):
         if Path(place) in (old, old / "main") or Path(place).parent == old / "main":
             try:
