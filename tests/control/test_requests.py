@@ -20,7 +20,7 @@ from penstock.control.views.explain import explain
 from penstock.control.views.inputs import absent_inputs
 from penstock.control.views.requests import forecast, requests
 from penstock.control.views.status import status
-from penstock.model.partitions import PartitionSet
+from penstock.model.partitions import EVERYTHING, PartitionSet
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US
 from penstock.requests.needs import partitions_of
@@ -475,22 +475,23 @@ def test_a_long_backfill_of_a_base_table_is_cut() -> None:
     run = ready(CHAIN, upto=40, feeds=[Feed("f", period_us=HOUR_US)])
     world = run.world
     world.state.chops = dict.fromkeys(world.state.graph.order, Cut(10.0, 10.0))
-    cost = world.state.tables["a"].cost
-    cost.alpha_s, cost.beta_s = 0.5, 1e-6
+    table = world.state.tables["a"]
+    cost, a_byte_s = table.cost, 10 * 40 / (table.volume.within(table.has_us, EVERYTHING) * table.volume.inflation)
+    cost.alpha_s, cost.beta_s = 0.5, a_byte_s
     before = dict(world.counts)
-    number = ask(run, "a", *range(40), size_bytes=400_000_000)
+    number = ask(run, "a", *range(40))
     loads = []
     while starts := world.decide():
         for event in starts:
             world.start(event)
             if event.job.table == "a":
                 loads.append((partitions_of(event.job.pieces).count(CHAIN[0].grain), len(event.job.files)))
-                cost.alpha_s, cost.beta_s = 0.5, 1e-6
+                cost.alpha_s, cost.beta_s = 0.5, a_byte_s
         if len(loads) == 1:
             world.deliver("f", world.new_rows([DAY_1 + 40 * HOUR_US]))
         while world.running:
             world.finish(next(iter(world.running)))
-            cost.alpha_s, cost.beta_s = 0.5, 1e-6
+            cost.alpha_s, cost.beta_s = 0.5, a_byte_s
     assert [files for _, files in loads][:2] == [0, 1]
     assert max(hours for hours, _ in loads) == 10 and sum(hours for hours, _ in loads) == 40
     # The last hour also gets the rows up to the new edge.

@@ -29,7 +29,7 @@ def test_a_project_as_it_should_be(check: Check) -> None:
         ("[store]\nurl = 'mysql://x'", "penstock.toml:15: `store.url`: 'mysql://x' is not a store; expected sqlite:///path/to/file.db or postgresql://user@host/database"),
         ("[store]\nurl = 'postgresql://$PENSTOCK_NO_SUCH@x/y'", "penstock.toml:15: `store.url`: the environment variable PENSTOCK_NO_SUCH is not set"),
         ("[spark]\nmaster = 'local[2]'\ndriver.memory = 1.5", "penstock.toml:16: `spark.driver.memory`: 1.5 cannot be an option; expected a text, a whole number, true or false"),
-        ("[sprak]\nmaster = 'local'", "penstock.toml:14: unknown key `sprak`; did you mean `spark`? (known: name, zone, tables, storage, store, run, flows, queries, serve, profiles, spark, feeds, replicas)"),
+        ("[sprak]\nmaster = 'local'", "penstock.toml:14: unknown key `sprak`; did you mean `spark`? (known: name, zone, tables, storage, store, run, flows, queries, serve, log, profiles, spark, feeds, replicas)"),
     ],
 )  # fmt: skip
 def test_project(check: Check, toml: str, expected: str) -> None:
