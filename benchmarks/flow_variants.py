@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from benchmarks.flow_pipelines import run_pipeline, settings
 from penstock.engine.flows.progress import StorageSampler
 from penstock.engine.spark.session import start_spark
-from penstock.papers.flows.standalone import run_flow
+from penstock.papers.flows.etl_spark import run_flow
 from penstock.papers.flows.tpch import ARCHETYPES, FORKS, TOTAL_COST, checked, passing, read
 
 SELECTIVITY = 0.9

@@ -9,7 +9,7 @@ from penstock.flows.archetypes import long_line
 from penstock.flows.composites import break_into_subflows
 from penstock.flows.graph import FlowGraph
 from penstock.flows.staging import StagingPlan, plan_staging
-from penstock.papers.flows.random_flows import random_flow
+from penstock.papers.flows.etl_staging import random_flow
 
 FLOWS = 10
 

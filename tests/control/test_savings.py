@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.events import BackfillRequested
-from penstock.control.hindsight import in_hindsight
 from penstock.control.snapshot import dump, load
-from penstock.control.views.savings import savings
+from penstock.control.views.savings import in_hindsight, savings
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US
 from tests.control.schedule_world import World
 from tests.control.test_at_most_once import DAY_1, base, late_file, start_all, view, warehouse

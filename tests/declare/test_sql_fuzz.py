@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from penstock.declare.sql.allowed import ALLOWED, WORDS
 from penstock.declare.sql.facts import SqlProblem
-from penstock.declare.sql.functions import FUNCTIONS
+from penstock.declare.sql.functions import ALLOWED, FUNCTIONS, WORDS
 from penstock.declare.sql.read import read_query
 from penstock.engine.spark.plan_check import NotAllowed, PlanCheck
 from penstock.engine.spark.session import session_in

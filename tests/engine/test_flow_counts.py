@@ -17,7 +17,7 @@ from penstock.flows.activities import Activity, Route
 from penstock.flows.description import FlowSource, Target, typed
 from penstock.flows.report import FlowReport
 from penstock.model.schema import Schema, ddl, parse_ddl
-from penstock.papers.flows.standalone import run_flow
+from penstock.papers.flows.etl_spark import run_flow
 
 pytestmark = pytest.mark.spark
 

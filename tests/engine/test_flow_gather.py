@@ -14,7 +14,7 @@ from penstock.declare.flow import Rows, flow
 from penstock.declare.flow_check import SparkSql
 from penstock.flows.description import typed
 from penstock.model.schema import ddl, parse_ddl
-from penstock.papers.flows.standalone import run_flow
+from penstock.papers.flows.etl_spark import run_flow
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from penstock.engine.spark.session import SparkProblem, session_in
 from penstock.engine.updates.rows import RowsProblem, check_partitions_of, partition_start
 from penstock.model.grain import Calendar, parse_grain, zone_of
-from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, parse_instant
-from penstock.model.zones import changes
+from penstock.model.time import FIRST_US, HOUR_US, LAST_US, SECOND_US, changes, parse_instant
 from penstock.tables import ColumnStats, DataFile
 
 # Clocks set at midnight, over midnight, by half an hour; a day left out; hours that begin at :30 or :45; offsets that changed.

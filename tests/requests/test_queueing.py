@@ -6,7 +6,7 @@ from itertools import combinations
 from math import inf
 from random import Random
 
-from penstock.papers.requests.printed import printed_recursion
+from penstock.papers.requests.youtube_queue import printed_recursion
 from penstock.requests.closure import Duration, MinimumCut, best_closure, decide, descendants, longest
 
 

@@ -13,9 +13,8 @@ from rich.text import Text
 
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json, tell_zone
 from penstock.cli.render import format_size
-from penstock.control.hindsight import Kinship, in_hindsight
 from penstock.control.views.requests import RequestStatus
-from penstock.control.views.savings import Savings
+from penstock.control.views.savings import Kinship, Savings, in_hindsight
 from penstock.control.views.savings import savings as savings_of
 from penstock.declare.effects import told
 from penstock.errors import PenstockError

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, log2
 
+from penstock.model.partitions import Interval, PartitionSet
+
 # A job that is cut goes on until its data take so many times its start-up: cut shorter, it would only start more often.
 WORTH_A_START = 19
 # A longest job takes so many times what is usual, or so many usual deviations more.
@@ -149,3 +151,40 @@ class CostModel:
         if self.alpha_s < 0:
             self.alpha_s = 0.0
             self.beta_s = self.xy / self.xx
+
+
+# How many bytes a table holds, and in which stretch of time: what an update goes through that makes partitions from nothing
+
+
+@dataclass(slots=True)
+class Volume:
+    size_bytes: float = 0.0
+    # How much was read for that from files that were delivered.
+    delivered_bytes: float = 0.0
+
+    def added(self, size_bytes: float, delivered_bytes: float = 0.0) -> None:
+        self.size_bytes += size_bytes
+        self.delivered_bytes += delivered_bytes
+
+    def replaced(self, before: Interval, where: PartitionSet, size_bytes: float) -> None:
+        """Partitions were written again, of a table that had such a stretch of time before."""
+        kept = max(0.0, self.size_bytes - self.within(before, where)) + size_bytes
+        if self.size_bytes:
+            self.delivered_bytes *= kept / self.size_bytes
+        self.size_bytes = kept
+
+    def within(self, has: Interval, where: PartitionSet) -> float:
+        """About how much lies in some partitions of a table that has such a stretch of time."""
+        start, end = has
+        if start >= end:
+            return self.size_bytes
+        return self.size_bytes * (_length(where.within(start, end)) / (end - start))
+
+    @property
+    def inflation(self) -> float:
+        """Delivered bytes for each byte that is stored."""
+        return self.delivered_bytes / self.size_bytes if self.size_bytes and self.delivered_bytes else 1.0
+
+
+def _length(where: PartitionSet) -> int:
+    return sum(end - start for start, end in where)

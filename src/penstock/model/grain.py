@@ -19,8 +19,19 @@ from datetime import UTC, date, datetime, time, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.model.time import BEGIN_US, DAY_US, END_US, FIRST_US, HOUR_US, LAST_US, MINUTE_US, instant, moment
-from penstock.model.zones import changes, first_instant_of
+from penstock.model.time import (
+    BEGIN_US,
+    DAY_US,
+    END_US,
+    FIRST_US,
+    HOUR_US,
+    LAST_US,
+    MINUTE_US,
+    changes,
+    first_instant_of,
+    instant,
+    moment,
+)
 
 
 class Grain:

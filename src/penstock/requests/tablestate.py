@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from itertools import islice
 
-from penstock.model.cost import CostModel
+from penstock.model.cost import CostModel, Volume
 from penstock.model.freshness import Staleness
 from penstock.model.graph import Graph
 from penstock.model.partitions import Interval, IntervalMap, PartitionSet
 from penstock.model.tables import Table
-from penstock.model.volume import Volume
 from penstock.requests.cadence import Restated
 from penstock.requests.job import Anew, FeedFile, Job
 from penstock.requests.needs import Need, pending

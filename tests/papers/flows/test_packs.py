@@ -8,10 +8,9 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.papers.flows.etl_spark import POLICIES, measured
+from penstock.papers.flows.etl_spark import POLICIES, measured, run_flow
 from penstock.papers.flows.packs import PacksRun
 from penstock.papers.flows.policies import find_operator_policy
-from penstock.papers.flows.standalone import run_flow
 from penstock.papers.flows.tpch import ARCHETYPES, checked, generate, in_packs, read
 
 pytestmark = pytest.mark.spark

@@ -6,8 +6,7 @@ import pytest
 
 from penstock.flows.archetypes import butterfly
 from penstock.flows.graph import FlowError
-from penstock.papers.flows.policies import OPERATOR_POLICIES, Operator, find_operator_policy
-from penstock.papers.flows.policies.minimum_memory import memory_benefit
+from penstock.papers.flows.policies import OPERATOR_POLICIES, Operator, find_operator_policy, memory_benefit
 
 A = Operator("a", 400, True, rows_in=1000, rows_out=900, busy_us=100)
 B = Operator("b", 300, True, rows_in=1000, rows_out=100, busy_us=300)

@@ -17,11 +17,10 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.declare.problems import did_you_mean
-from penstock.declare.sql.allowed import ALLOWED, WORDS
 from penstock.declare.sql.bounds import LONGEST, Expansion, size_problems, words_problems
 from penstock.declare.sql.columns import resolve
 from penstock.declare.sql.facts import NamedColumns, SqlFlaw, SqlProblem
-from penstock.declare.sql.functions import FUNCTIONS
+from penstock.declare.sql.functions import ALLOWED, FUNCTIONS, WORDS
 from penstock.declare.sql.model import ParsedQuery
 from penstock.declare.sql.parse import Parsed, Text, names_cte, parse, table_name, tables_read, tokens_of
 

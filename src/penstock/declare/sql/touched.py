@@ -20,8 +20,7 @@ from penstock.declare.sql.parse import PenstockSpark
 from penstock.declare.sql.read import ReadQuery
 from penstock.model.grain import WHOLE, Grain
 from penstock.model.partitions import EVERYTHING, PartitionSet
-from penstock.model.time import BEGIN_US, DAY_US, END_US, HOUR_US, MINUTE_US, SECOND_US, instant
-from penstock.model.zones import local_instant
+from penstock.model.time import BEGIN_US, DAY_US, END_US, HOUR_US, MINUTE_US, SECOND_US, instant, local_instant
 from penstock.queries.predict import PlanShape
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.declare.sql.allowed import ALLOWED, WORDS
+from penstock.declare.sql.functions import ALLOWED, WORDS
 from penstock.errors import PenstockError
 
 # Words that Spark resolves to such expressions without calling any function, and what depends on where a row lies. Others are found by the

@@ -11,8 +11,7 @@ from penstock.control.state import State
 from penstock.control.views.inputs import Ahead, WaitingRows, ahead
 from penstock.declare.definition import Definition
 from penstock.model.grain import WHOLE, zone_of
-from penstock.model.time import BEGIN_US, END_US, instant
-from penstock.model.zones import first_instant_of, local_instant
+from penstock.model.time import BEGIN_US, END_US, first_instant_of, instant, local_instant
 from penstock.tables import Catalogue, DataFile
 
 

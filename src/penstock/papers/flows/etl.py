@@ -15,8 +15,7 @@ from penstock.flows.composites import COMPOSITES, break_into_subflows
 from penstock.flows.graph import FlowGraph
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
 from penstock.papers.flows import Machine, simulate_flow
-from penstock.papers.flows.policies import find_operator_policy
-from penstock.papers.flows.policies.mixed import Mixed
+from penstock.papers.flows.policies import Mixed, find_operator_policy
 from penstock.sim.outcome import Row, averages
 
 RR, MC, MM, MP = "round-robin", "minimum-cost", "minimum-memory", "mixed"

@@ -13,8 +13,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from penstock.papers.experiment import Experiment, ExperimentError, Finding, Picture, add
-from penstock.papers.queries.guesses import guesses
-from penstock.papers.queries.processor import Served, serve
+from penstock.papers.queries.processor import Served, guesses, serve
 from penstock.papers.queries.workload import TRACES, VOLUMES, Load, Workload, workload
 from penstock.queries.contract import NAIVE, Freshness, OutcomeWeights
 from penstock.queries.policies import DEFAULT, POLICIES

@@ -4,7 +4,7 @@ even split of the waiting budget good, and what is the printed recursion for the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -15,9 +15,8 @@ from penstock.model.tables import AUTO, Table
 from penstock.model.time import SECOND_US
 from penstock.papers.experiment import Experiment, Finding, Picture, add
 from penstock.papers.requests.live import Arrival, flat, minutes, points, run_live, whole
-from penstock.papers.requests.printed import printed_recursion
 from penstock.requests.budget import Pipeline, even, split
-from penstock.requests.closure import best_closure, descendants
+from penstock.requests.closure import Children, best_closure, descendants
 from penstock.sim.outcome import Row, average, averages
 
 # Three tables that are loaded, one that is made from them, three that are made from that.
@@ -299,3 +298,48 @@ add(
         Picture("tables", "gain_per_graph", "decision"),
     )
 )
+
+
+# Whether an update should wait, by the recursion of Xu, Gao, Davidson 2023, Sec. 4.2, as it is printed
+
+
+def printed_recursion(
+    root: str, children: Children, cost: Callable[[str], float], penalty: Callable[[str], float]
+) -> frozenset[str]:
+    """The recursion of Sec. 4.2 as it is printed: the larger ratio of reward to penalty wins at each table. Returns the
+    tables that wait."""
+    known: dict[str, tuple[float, float, frozenset[str]]] = {}
+    for name in _bottom_up(root, children):
+        below = descendants(name, children)
+        reward, loss = sum(map(cost, below)), sum(map(penalty, below))
+        options = [known[child] for child in children(name)]
+        apart = (
+            sum(option[0] for option in options),
+            sum(option[1] for option in options),
+            frozenset().union(*(option[2] for option in options)),
+        )
+        together = (reward, loss, frozenset(below))
+        known[name] = together if _ratio(together) >= _ratio(apart) else apart
+    return known[root][2]
+
+
+def _ratio(option: tuple[float, float, frozenset[str]]) -> float:
+    reward, loss, _ = option
+    return reward / loss if loss else (inf if reward else 0.0)
+
+
+def _bottom_up(root: str, children: Children) -> list[str]:
+    """Each table after all that is made from it."""
+    done: dict[str, None] = {}
+    path = [(root, iter(list(children(root))))]
+    seen = {root}
+    while path:
+        name, rest = path[-1]
+        child = next((child for child in rest if child not in seen), None)
+        if child is None:
+            done[name] = None
+            path.pop()
+        else:
+            seen.add(child)
+            path.append((child, iter(list(children(child)))))
+    return list(done)
