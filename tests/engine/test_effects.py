@@ -75,6 +75,13 @@ path = "landing/dim/*.csv"
 format = "csv"
 columns = "k string, place string, at bigint"
 mode = "snapshot"
+[feeds.cur]
+path = "landing/cur/*.csv"
+format = "csv"
+columns = "id bigint, number bigint, op string, deed string, sent timestamp"
+mode = "changes"
+key = "id"
+order = "column sent"
 """
 HOURLY = """-- partition = "hour"
 -- time = "hour"
@@ -143,7 +150,7 @@ def _section(name: str, setting: str) -> Callable[[dict[str, str]], Any]:
 # For each setting a change of it, and the tables that must be made again, or must not.
 ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "name": (_toml('"known"', '"called"'), set()),
-    "zone": (_toml('name = "known"', 'name = "known"\nzone = "Asia/Tokyo"'), {"dim", "ev", "hourly", "upper", "daily", "sent", "scores"}),
+    "zone": (_toml('name = "known"', 'name = "known"\nzone = "Asia/Tokyo"'), {"cur", "cur_changes", "dim", "ev", "hourly", "upper", "daily", "sent", "scores"}),
     "tables": (lambda files: files.update({"penstock.toml": f'tables = "tables"\n{files["penstock.toml"]}'}), set()),
     "storage.path": (_section("storage", 'path = "elsewhere"'), set()),
     "storage.keep_versions": (_section("storage", "keep_versions = 3"), set()),
@@ -179,6 +186,11 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "flows.order": (_section("flows", 'order = "mixed"'), set()),
     "serve.tokens": (_section("serve", "tokens = true"), set()),
     "serve.hosts": (_section("serve", 'hosts = ["shop.example"]'), set()),
+    "log.to": (_section("log", 'to = "output"'), set()),
+    "log.format": (_section("log", 'format = "json"'), set()),
+    "log.level": (_section("log", 'level = "warning"'), set()),
+    "log.size": (_section("log", 'size = "30MB"'), set()),
+    "log.keep": (_section("log", "keep = 3"), set()),
     "profiles.within": (_section("profiles.bi", 'within = "3s"'), set()),
     "profiles.fresh": (_section("profiles.bi", 'fresh = "3s"'), set()),
     "profiles.lag": (_section("profiles.bi", "lag = 3"), set()),
@@ -206,6 +218,9 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "feeds.punctuation": (_feed('punctuation = "landing/ev/*.mark"'), {"hourly", "daily", "sent"}),
     "feeds.mode": (_feed('mode = "snapshot"'), {"ev", "hourly", "daily", "sent"}),
     "feeds.order": (_toml('mode = "snapshot"', 'mode = "snapshot"\norder = "column at"'), {"dim"}),
+    "feeds.key": (_toml('key = "id"', 'key = "id, number"'), {"cur", "cur_changes"}),
+    "feeds.change": (_toml('key = "id"', 'key = "id"\nchange = "deed"'), {"cur", "cur_changes"}),
+    "feeds.history": (_toml('key = "id"', 'key = "id"\nhistory = true'), {"cur_history"}),
     "feeds.reasons": (_feed('reasons = { "n*.csv" = "audit" }'), set()),
     "feeds.options": (_feed('options = { sep = ";" }'), set()),
     "feeds.rules": (_feed('rules = ["v > 1"]'), {"ev", "hourly", "daily", "sent"}),
@@ -272,6 +287,7 @@ def test_every_setting_changed(tmp_path: Path, spark: SparkSession) -> None:
         "landing/ev/one.csv": "k,ts,sent,v\na,2024-03-01 00:10:00,2024-03-01 00:20:00,1\n"
         "b,2024-03-01 01:10:00,2024-03-01 01:50:00,2\nb,2024-03-01 01:30:00,2024-03-01 01:50:00,2\n",
         "landing/dim/one.csv": "k,place,at\na,here,1\n",
+        "landing/cur/one.csv": "id,number,op,deed,sent\n1,1,u,u,2024-03-01 00:00:00\n1,1,d,d,2024-03-01 00:01:00\n2,2,u,u,2024-03-01 00:02:00\n",
     }
     files["landing/raw/one.csv"] = files["landing/ev/one.csv"]
     _written(tmp_path, {}, files)
