@@ -14,6 +14,7 @@ import pytest
 from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, Scale, deliver, expected_rows
 from penstock.engine.clock import WallClock
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, parse_duration, parse_instant
+from tests.waiting import LONG_S
 
 ORIGIN_US = parse_instant("2026-03-09 23:12")
 HOUR_US = 60 * MINUTE_US
@@ -137,7 +138,7 @@ def test_an_error_is_kept(tmp_path: Path) -> None:
     (tmp_path / "landing").write_text("in the way")
     generator = Generator(tmp_path, net.deliveries(), WallClock(10**6, ORIGIN_US), net.end_us)
     generator.start()
-    assert generator.finished.wait(10)
+    assert generator.finished.wait(LONG_S)
     assert isinstance(generator.error, OSError)
 
 

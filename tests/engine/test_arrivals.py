@@ -15,6 +15,7 @@ from penstock.control.events import Event
 from penstock.engine.arrivals.intake import Arrivals
 from tests.conftest import Write
 from tests.oracle import attach, rows
+from tests.waiting import until
 
 PROJECT = {
     "penstock.toml": """
@@ -44,10 +45,7 @@ def _told(warehouse: Warehouse) -> list[tuple[str, str, str | None]]:
 
 
 def _scan(arrivals: Arrivals) -> None:
-    arrivals.scan()
-    while arrivals.unsettled:
-        time.sleep(0.02)
-        arrivals.scan()
+    until(lambda: arrivals.scan() >= 0 and not arrivals.unsettled, "files to settle")
 
 
 def test_links_are_not_followed_unless_the_feed_says_so(project: Write) -> None:

@@ -15,6 +15,7 @@ from penstock.engine.declarations import restored_state
 from penstock.store.store import Fenced
 from tests.engine.crashing import DELIVERIES, Delivery, InlineRuntime, Site, check, make_site, stats
 from tests.oracle import attach, rows
+from tests.waiting import LONG_S
 
 SAME_SIZE: Delivery = {"stats/s1.csv": stats(("a", "01T22:05", 20), ("b", "01T22:25", 9), ("a", "01T22:50", 5))}
 OTHER_SIZE: Delivery = {"stats/s1.csv": stats(("a", "01T21:05", 10))}
@@ -60,7 +61,7 @@ def test_a_file_that_is_looked_at_while_its_load_is_published(site: Site, monkey
 
     def slow(*args: Any) -> Any:
         looking.set()
-        go_on.wait(30)
+        go_on.wait(LONG_S)
         return look_at(*args)
 
     site.deliver(DELIVERIES[0])
@@ -71,11 +72,11 @@ def test_a_file_that_is_looked_at_while_its_load_is_published(site: Site, monkey
             site.deliver(SAME_SIZE)
             monkeypatch.setattr(arrivals, "look_at", slow)
             scan.start()
-            looking.wait(30)
+            looking.wait(LONG_S)
 
         def published() -> None:
             go_on.set()
-            scan.join(30)
+            scan.join(LONG_S)
 
         with at(site, "published", published), both(site, at(site, "computed", computed)):
             process.run(until_idle=True)

@@ -16,8 +16,8 @@ from penstock.engine.arrivals import watcher as module
 from penstock.engine.arrivals.intake import Arrivals
 from penstock.engine.arrivals.watcher import Lookout
 from tests.conftest import Write
+from tests.waiting import LONG_S
 
-LONG_S = 60.0
 FEED = """
     [feeds.{name}]
     path = "{name}/**/*.csv"

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from time import monotonic
 
 import httpx
 
@@ -49,9 +48,7 @@ def test_a_store_that_hangs(door: Door) -> None:
     part = door.api.healths._parts["store"]
     part.probe = hang(part.probe)
     try:
-        began = monotonic()
-        assert ready(door) == (503, {"store"})
-        assert monotonic() - began < 60  # not a matter of patience with the store
+        assert ready(door) == (503, {"store"})  # and not after `LONG_S`, when the store answers
         answer = httpx.get(f"{door.url}/metrics", timeout=LONG_S)
         assert answer.status_code == 200 and 'penstock_available{part="store"} 0\n' in answer.text
         assert "penstock_table_updates_total" not in answer.text

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from sqlalchemy.pool import NullPool
 from penstock.model.schema import Column, Schema
 from penstock.tables import Catalogue, DataFile, Note, TableChange
 from penstock.tables.footer import read_footer
+from tests.waiting import until
 
 _BINARIES = [Path("/usr/lib/postgresql") / version / "bin" for version in ("17", "16", "15", "14")]
 DAY_US = 86_400_000_000
@@ -156,8 +156,7 @@ def postgres() -> Iterator[Callable[[str], str]]:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
         admin = create_engine(f"postgresql+psycopg://penstock@127.0.0.1:{port}/postgres", isolation_level="AUTOCOMMIT")
-        while server.poll() is None and not _answers(admin):
-            time.sleep(0.1)
+        until(lambda server=server, admin=admin: server.poll() is not None or _answers(admin), "PostgreSQL")  # type: ignore[misc]
         if server.poll() is None:
             break
         # Somebody else took the port meanwhile: another one.
