@@ -14,6 +14,7 @@ from penstock.control.events import (
     FaultMet,
     FeedCameBack,
     FeedResumed,
+    FileArrived,
     RunStarted,
     StartUpdate,
     UpdateFailed,
@@ -73,6 +74,9 @@ class Controller:
         self._pausing: dict[str, int] = {}
         # Tables with work that has waited long enough, and for which others.
         self._waited: dict[str, frozenset[str]] = {}
+        # Tables that are held up, as policies know them; and since when others could start that were.
+        self._held: set[str] = set()
+        self._able_us: dict[str, int] = {}
         self._paused_until_us = END_US
         # What is collected together with a table that has started goes with it.
         self._joining: set[str] = set()
@@ -91,6 +95,9 @@ class Controller:
         state, policy = self.state, self._follows
         assert policy is not None
         before = state.runs.remembered
+        self._held.clear()
+        self._able_us.clear()
+        state.touch(state.tables)
         if before.get("applied") != state.applied:
             before = {}  # it missed what happened since
         self._memory = guard.attempt(policy.begin, state.tracks, self.outlook)
@@ -107,7 +114,7 @@ class Controller:
 
     def _runs(self, name: str) -> bool:
         tables = (self.state.tables[each] for each in self.state.graph.grouped_with(name))
-        return any(table.running is not None and table.running.job.kind != "upkeep" for table in tables)
+        return any(table.running is not None for table in tables)
 
     def _tell(self, fact: Fact) -> None:
         assert self._follows is not None
@@ -119,6 +126,11 @@ class Controller:
             if self._follows is not None:
                 self._begin(event.at_us)
             return
+        while (until_us := self._paused_until_us) < event.at_us:
+            self.state.tick(until_us)
+            self._refresh()
+            if self._paused_until_us <= until_us:
+                break
         graph = self.state.graph
         state = self.state
         before = state.take_touched()
@@ -126,8 +138,9 @@ class Controller:
         recovering = dict(state.recovering) if isinstance(event, FeedCameBack | FeedResumed) else None
         self._apply(event, number)
         known = state.graph.planned_as
-        if isinstance(event, UpdateStarted) and event.job.kind != "upkeep" and event.job.table in known:
-            self._tell(Fact(event.at_us, known[event.job.table], "starts", 0))
+        if isinstance(event, UpdateStarted) and event.job.table in known:
+            self._able_us.pop(known[event.job.table], None)
+            self._tell(Fact(event.at_us, known[event.job.table], "starts", 0, event.able_us))
         elif ended is not None and ended in state.graph.updated_with:
             self._tell(Fact(event.at_us, ended, "ends", self._lag_us(ended)))
         # In the order of the tables: sets have none.
@@ -139,6 +152,8 @@ class Controller:
         state.touch(before)
         if state.graph is not graph:  # how often a feed delivers is known now
             self._set_policy()
+        if not isinstance(event, FileArrived):  # of which many come at once, and none holds anything up
+            self._refresh()
 
     def _owed(self, before: Mapping[str, Recovering]) -> list[str]:
         """The tables that an outage reached which is over now, as policies know them."""
@@ -159,7 +174,7 @@ class Controller:
         if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped | FaultMet):
             table = self.state.tables.get(event.table)
             running = table.running if table is not None else None
-            if running is not None and running.job.id == event.job and running.job.kind != "upkeep":
+            if running is not None and running.job.id == event.job:
                 return self.state.graph.updated_as[event.table]
         return None
 
@@ -205,6 +220,7 @@ class Controller:
             MappingProxyType(state.memory) if self._follows is None else self._memory,
             tuple(state.unseen.values()),
             self.outlook,
+            self._able_us,
         )
         decision = guard.decide(self.policy, situation)
         self._woken = decision.wake_at_us
@@ -219,6 +235,7 @@ class Controller:
                 self._because(start),
                 state.now_us,
                 memory if number == first else None,
+                self._able_us.get(start.table),
             )
             for number, start in enumerate(self._first_who_is_awaited(decision.starts, len(free)), first)
         ]
@@ -284,6 +301,7 @@ class Controller:
         self._joining = set()
         if self._paused_until_us <= state.now_us:
             names.update(name for name, until in self._pausing.items() if until <= state.now_us)
+        paused = dict(self._pausing)
         settling = InFlight(state)  # one look at what is on its way, for all that are asked
         groups: set[str] = set()
         for name in names:
@@ -294,7 +312,27 @@ class Controller:
             elif group not in groups:
                 groups.add(group)
                 self._ask_group([state.tables[member] for member in state.graph.groups[group]], settling)
+        if self._follows is not None:
+            for name in {state.graph.updated_as[each] for each in names if each in state.graph.planned_as}:
+                over = (
+                    us for each in state.graph.grouped_with(name) if (us := paused.get(each, END_US)) <= state.now_us
+                )
+                self._note_held(name, max(over, default=state.now_us))
         self._paused_until_us = min(self._pausing.values(), default=END_US)
+
+    def _note_held(self, name: str, until_us: int) -> None:
+        """Whether something keeps the work of a table from starting, or did so until some time. Its own updates, one after the
+        other, are no such thing. It follows from the log alone: events are what it is asked at, and ends of pauses."""
+        tables = [self.state.tables[each] for each in self.state.graph.grouped_with(name)]
+        if name in self.ready and not self.ready[name].upkeep:
+            if name in self._held:
+                self._held.discard(name)
+                self._able_us[name] = until_us
+        elif all(table.running is None for table in tables) and any(table.needs or table.files for table in tables):
+            self._held.add(name)
+            self._able_us.pop(name, None)
+        else:
+            self._held.discard(name)
 
     def _ask_group(self, members: Sequence[TableState], settling: InFlight) -> None:
         """Tables that are updated together are one job, by the name of the first of them. Only merging of small files is

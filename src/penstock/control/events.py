@@ -133,6 +133,8 @@ class UpdateStarted:
     decided_at: int = 0
     # What the policy remembers from this decision on; None if that is what it remembered before.
     memory: Mapping[str, Any] | None = None
+    # Since when it could start, if something had held it up before.
+    able_us: int | None = None
     kind: Literal["update-started"] = "update-started"
 
 
@@ -404,7 +406,8 @@ class StartUpdate:
     why: str
     at_us: int
     memory: Mapping[str, Any] | None = None
+    able_us: int | None = None
 
     def started(self, decided_at: int) -> UpdateStarted:
         """What to put on record when it is carried out."""
-        return UpdateStarted(self.at_us, self.job, self.track, self.why, decided_at, self.memory)
+        return UpdateStarted(self.at_us, self.job, self.track, self.why, decided_at, self.memory, self.able_us)

@@ -161,12 +161,28 @@ class PremiseWatch:
         if job.kind != "upkeep" and task is not None:
             limit = max(limit, model.longest_of(task)) if self._modes[name].background else task.cost_us
         self._limits[job.id] = Limit(name, event.at_us, limit, job.kind != "upkeep" and self._is_everything(job))
+        if job.kind == "derive" and name in state.kept and self._goes_nowhere(job):
+            self._break(
+                name, f"what `{name}` reads next is about to change, so that an update of it made something else"
+            )
 
     @property
     def _modes(self) -> RecoveryMemory:
         memory = self.controller.memory
         assert isinstance(memory, RecoveryMemory)
         return memory
+
+    def _goes_nowhere(self, job: Job) -> bool:
+        """Whether an update of a table that is behind makes it no fresher."""
+        state = self.controller.state
+        tables = {each.table: state.tables[each.table] for each in job.each if each.table in state.tables}
+        return any(
+            table.edge_us is not None
+            and lag_us(state.graph, table) > 1
+            and (each.complete_us is None or each.complete_us <= table.edge_us)
+            for each in job.each
+            if (table := tables.get(each.table)) is not None
+        )
 
     def _is_everything(self, job: Job) -> bool:
         state = self.controller.state
@@ -274,13 +290,16 @@ class PremiseWatch:
             self._break(None, f"tables that recover need {modes.load:.2f} of {modes.tracks} tracks")
         asked = modes.fork()
         asked.advance(now_us)
-        ready = self.controller.ready_now()
         for choice in list(asked.released()):
-            if choice.table not in ready:
+            if not self._can_start(choice.table):
                 why = blocked(state, state.tables[choice.table]) or "what it reads is about to change"
                 self._break(choice.table, f"an update of `{choice.table}` cannot start: {why}")
         if now_us > self._stale_at_us:
             self._stale_at_us = self._stale(now_us)
+
+    def _can_start(self, table: str) -> bool:
+        ready = self.controller.ready_now()
+        return table in ready and not ready[table].upkeep
 
     def _stale(self, now_us: int) -> int:
         """Tables that are staler than was promised though nothing else broke; and when to look again."""
@@ -324,7 +343,8 @@ class PremiseWatch:
             asked.advance(now_us)
             known = {state.graph.updated_as.get(each.job.table, "") for each in state.on_tracks.values()}
             waits = any(asked[name].runs and asked[name].next_us <= now_us for name in known & model.known.keys())
-            if len(state.on_tracks) >= state.tracks or waits or next(asked.released(), None) is not None:
+            waits = waits or next(asked.released(self._can_start), None) is not None
+            if len(state.on_tracks) >= state.tracks or waits:
                 return
             self._unclean, self._clean_us = False, now_us
         bounds = self.bounds()

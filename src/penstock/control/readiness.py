@@ -13,8 +13,8 @@ from penstock.control.state import State
 from penstock.model.cost import WORTH_A_START, CostModel
 from penstock.model.freshness import out_of_reach
 from penstock.model.grain import WHOLE
-from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, EVERYTHING, PartitionSet
+from penstock.model.steps import cuttable, length_us
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.deferral import Deferral, defer, may_defer
@@ -293,6 +293,8 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     if whole and partitions_of(pieces) != table.needs.domain():
         pieces = []  # it is made as a whole, or not at all
     hurried = _awaited_first(state, table, pieces)
+    if hurried and take is not None and spec.name in state.kept and any(advances(table, piece) for piece in pieces):
+        hurried = []  # a table of which something is promised goes on in steps, whoever waits for it
     cut_us = None
     if spec.name in state.graph.chained and state.graph.has_time[spec.name]:
         # Its own earlier partitions are inputs of the later ones: strictly one after the other.
@@ -301,14 +303,21 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     elif hurried and take is None:
         pieces = hurried
     elif take is not None and not hurried and (reach_us := _reach_us(state, table, take)) is not None:
-        pieces, cut_us = _cut(state, table, pieces, reach_us)
+        taken, cut_us = _cut(state, table, pieces, reach_us)
+        pieces = taken or [
+            Piece(*piece) for piece in table.needs.within(_first(table, pieces, _most(state, table, take)))
+        ]
     elif hurried and take is not None:
-        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, hurried, _most(state, table, take) or 1))]
+        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, hurried, _most(state, table, take)))]
     elif take is None and (reach_us := _worth_us(state, table, pieces)) is not None:
         if reach_us < (table.seen_us or reach_us):
-            pieces, cut_us = _cut(state, table, pieces, reach_us)
+            taken, cut_us = _cut(state, table, pieces, reach_us)
+            pieces = taken or pieces
     elif not whole and (most := _most(state, table, take)) is not None:
-        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most))]
+        # What is no more than the periods that it takes is taken, also where that goes from one partition to the next.
+        all_there_is = take is not None and table.edge_us is not None and cuttable(state.graph, spec.name)
+        at_edge = (spec.chop or _MANY) if all_there_is else most
+        pieces = [Piece(*piece) for piece in table.needs.within(_first(table, pieces, most, at_edge))]
     return Work(
         tuple(pieces), unreachable, unsettled, waits_for, settles_us, waited_for, late, deferred, collects_us, cut_us
     )
@@ -355,31 +364,19 @@ def _cut(state: State, table: TableState, pieces: list[Piece], reach_us: int) ->
     taken = [Piece(*piece) for piece in table.needs.within(every.within(begin, end))]
     edges = state.source_edges(table.table.name)
     if not taken or edges is None or out_of_reach(edges, grain, reach_us) & partitions_of(taken):
-        return taken or pieces, None
+        return taken, None
     return taken, reach_us
 
 
-def cuttable(graph: Graph, name: str) -> bool:
-    """Whether an update of a table may take up a part of what is pending for one of its partitions: up to some time. Not where
-    nobody said how much comes in a period."""
-    table = graph.tables[name]
-    alone = table.group is None and table.leader is None and name not in graph.followers
-    flows = graph.has_time[name] and not (table.anywhere or graph.fluid[name]) and name not in graph.chained
-    feeds = (graph.tables[origin].feed for origin in graph.origins[name])
-    guessed = table.period_us is None and any(
-        graph.feeds[feed].guessed and feed not in graph.learned_us for feed in feeds if feed is not None
-    )
-    return not table.is_base and alone and flows and table.when == "continuous" and not guessed
-
-
-def _first(table: TableState, pieces: list[Piece], most: int) -> PartitionSet:
+def _first(table: TableState, pieces: list[Piece], most: int | None, at_edge: int | None = None) -> PartitionSet:
     """The partitions that a job takes which may not take all: those at the edge, so that old ones which are made again
     never hold it up, and then the oldest."""
+    most, grain = most or 1, table.table.grain
     every = partitions_of(pieces)
-    edge = every if table.edge_us is None else every.within(table.table.grain.floor(table.edge_us), END_US)
-    taken = edge.first(table.table.grain, most)
-    left = most - taken.count(table.table.grain)
-    return taken | (every - taken).first(table.table.grain, left) if left else taken
+    edge = every if table.edge_us is None else every.within(grain.floor(table.edge_us), END_US)
+    taken = edge.first(grain, at_edge or most)
+    left = most - taken.count(grain)
+    return taken | (every - taken).first(grain, left) if left > 0 else taken
 
 
 def _most(state: State, table: TableState, take: int | None) -> int | None:
@@ -408,7 +405,7 @@ def most_at_once(
         parts = max(1, sum(bool(state.tables[name].needs) for name in state.graph.grouped_with(spec.name)))
         worth = _worth_a_start(state.cost_of(spec.name), pending, amount, parts)
         if worth is not None:
-            every_us = stretch_us if stretch_us > 0 else pending * _length_us(spec)
+            every_us = stretch_us if stretch_us > 0 else pending * length_us(spec)
             limits.append(max(worth, _filled(state, spec, _periods(state, table, cut, amount, every_us))))
     return min(limits, default=None)
 
@@ -422,13 +419,8 @@ def _periods(state: State, table: TableState, cut: Cut, amount: float, stretch_u
     return cut.periods(start_up_s, data_s * state.graph.periods_us[name] / stretch_us)
 
 
-def _length_us(spec: Table) -> int:
-    start = spec.grain.floor(0)
-    return spec.grain.shift(start, 1) - start
-
-
 def _filled(state: State, spec: Table, periods: float) -> int:
-    return max(1, int(periods * state.graph.periods_us[spec.name]) // _length_us(spec))
+    return max(1, int(periods * state.graph.periods_us[spec.name]) // length_us(spec))
 
 
 def _worth_a_start(cost: CostModel, pending: int, amount: float, parts: int) -> int | None:

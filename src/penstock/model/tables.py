@@ -110,7 +110,8 @@ def source_of(table: str, relation: Relation | None, grain: Grain, waits: bool =
 _DAYS = {"day": (1, 1), "week": (7, 7), "month": (28, 31), "quarter": (90, 92), "year": (365, 366)}
 
 
-def _lengths_us(grain: Grain) -> tuple[int, int]:
+def lengths_us(grain: Grain) -> tuple[int, int]:
+    """The shortest and the longest partition."""
     if isinstance(grain, Fixed):
         return grain.width_us, grain.width_us
     shortest, longest = _DAYS[grain.name]
@@ -122,7 +123,7 @@ def _around(window: Window, grain: Grain) -> tuple[int, int]:
     unit = window.unit
     if unit is None:
         return window.low, window.high
-    shortest, longest = _lengths_us(grain)[0], _lengths_us(unit)[1]
+    shortest, longest = lengths_us(grain)[0], lengths_us(unit)[1]
     inside = longest // shortest  # so many more, as it begins and ends with a whole unit
     before, after = -min(0, window.low) * longest, max(0, window.high - 1) * longest
     last = 0 if window.high <= 0 and nested(grain, unit) else 1 + inside - (-after // shortest)

@@ -365,6 +365,8 @@ class Situation(NamedTuple):
     # Jobs that ended since the last decision that started something, in order; those that failed, too.
     finished: tuple[FinishedJob, ...] = ()
     outlook: Outlook = UnknownOutlook()
+    # Since when jobs could start that something had held up before: a pause after a failure, a source that was about to change.
+    able_us: Mapping[str, int] = NOTHING
 
 
 class Start(NamedTuple):
@@ -394,3 +396,5 @@ class Fact(NamedTuple):
     table: str
     what: Literal["lags", "starts", "ends", "owed"]
     lag_us: int
+    # Of a job that starts: since when it could, if something had held it up before.
+    able_us: int | None = None

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 from penstock.control.feeds import FeedState, Recovering
 from penstock.control.outlook import LearnedCosts
-from penstock.control.readiness import cuttable
 from penstock.control.state import State
 from penstock.model.cost import ENOUGH, CostModel
-from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
-from penstock.model.tables import Table
-from penstock.model.time import END_US, SECOND_US, format_duration
+from penstock.model.steps import cannot_keep_up
+from penstock.model.time import SECOND_US, format_duration
 from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
@@ -179,21 +177,9 @@ def doubts(graph: Graph, feeds: Mapping[str, FeedState]) -> dict[str, str]:
                 found[name] = f"nobody declared how often files of feed `{table.feed}` come: write its period{often}"
             elif table.external:
                 found[name] = f"`{each}` is made outside, and nobody knows how long that takes"
-            elif not table.is_base and not cuttable(graph, each) and _length_us(table) > graph.periods_us[each]:
-                period, grain = format_duration(graph.periods_us[each]), table.partition
-                found[name] = (
-                    f"an update of `{each}` makes a whole {grain} at least, which is more than its period of {period}: "
-                    f"write a period of a {grain}"
-                )
+            elif why := cannot_keep_up(graph, each):
+                found[name] = why
     return found
-
-
-def _length_us(table: Table) -> int:
-    """The length of a partition; none is longer than one that is all there is."""
-    if table.grain is WHOLE:
-        return END_US
-    start = table.grain.floor(0)
-    return table.grain.shift(start, 1) - start
 
 
 def guarantees(

@@ -64,8 +64,9 @@ class Model:
     merged_us: Mapping[str, int] = field(default_factory=dict)
     # How much later than its sources a table can be even if nothing waits: those that are made by whole partitions.
     held_us: Mapping[str, int] = field(default_factory=dict)
-    # Whether tracks that idle catch up.
+    # Whether tracks that idle catch up; and whether they do other things besides, for queries or backfills.
     background: bool = True
+    besides: bool = False
 
     @cached_property
     def known(self) -> dict[str, RecoveryTask]:
@@ -129,8 +130,14 @@ class Model:
         return found
 
     def early_us(self, task: RecoveryTask) -> int:
-        """How long before its release an update may have looked at its sources."""
-        return self.longest_of(task) if self.background and task.table in self.sources else 0
+        """How long before its release an update may have looked at its sources: one that ran on an idle track, be it upkeep or a
+        piece of a backfill."""
+        early = self.begins_early and task.table in self.sources
+        return max(self.longest_of(task), self.outside_us) if early else 0
+
+    @property
+    def begins_early(self) -> bool:
+        return self.background or self.besides
 
     def _behind(
         self, table: str, task: RecoveryTask, found: Mapping[str, RecoveryBound]
@@ -214,7 +221,7 @@ class RecoveryTime:
         behind = self.reached_us[table] + bound.recovered_us + bound.response_us - task.period_us
         jobs = max(1, -(-behind // (task.period_us - task.recovery_us)))
         # The first job may have begun in the background, with less than a period to do.
-        jobs += self.model.background
+        jobs += self.model.begins_early
         return bound.response_us + jobs * task.recovery_us
 
     def latest_us(self, table: str) -> int | None:

@@ -25,7 +25,7 @@ from math import fsum
 from typing import Any, Literal
 
 from penstock.scheduling.recovery.progress import NEW, NO_DATA_US, JobChoice, ModeChange, Progress
-from penstock.scheduling.recovery.reweighting import Released, reweigh_finished, reweigh_running, reweigh_waiting
+from penstock.scheduling.recovery.reweighting import Released, anew, reweigh_finished, reweigh_running, reweigh_waiting
 from penstock.scheduling.recovery.tasks import ROUNDING, RecoveryTask, total_utilisation
 
 Arbitration = Literal["increase", "staleness"]
@@ -159,12 +159,17 @@ class Modes:
             self.owed.add(table)
             self._news.add(table)
 
-    def starts(self, now_us: int, table: str) -> None:
-        """A job of the table starts: the one that was released, or else one in the background."""
+    def starts(self, now_us: int, table: str, able_us: int | None = None) -> None:
+        """A job of the table starts: the one that was released, or else one in the background. If it was held up, it counts as
+        released when it could start: else it and all that follow would be in the way of others as if they had waited."""
         self._at(now_us)
         self.settle()
         progress = self[table]
         if progress.waits:
+            assert progress.last is not None
+            if able_us is not None and able_us > progress.last.release_us:
+                last = anew(progress.last, able_us)
+                progress = progress._replace(last=last, next_us=max(progress.next_us, last.deadline_us))
             self._progress[table] = progress._replace(waits=False, runs=True)
         else:
             self._progress[table] = progress._replace(background=True)

@@ -13,7 +13,7 @@ period: nothing is proven then, but nobody starves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from math import ceil
 from typing import Any, Literal
@@ -25,9 +25,10 @@ from penstock.scheduling.jobs import Decision, Fact, Outlook, ReadyJob, Situatio
 from penstock.scheduling.placement.base import upkeep
 from penstock.scheduling.policies.index import MaxBenefit
 from penstock.scheduling.recovery.bounds import Model
-from penstock.scheduling.recovery.modes import Modes
+from penstock.scheduling.recovery.modes import Modes, Startable
 from penstock.scheduling.recovery.progress import NO_DATA_US, JobChoice
 from penstock.scheduling.recovery.reservations import NO_CHANGE, Change, changed, declared_cost_us, kept, model_of
+from penstock.scheduling.recovery.reweighting import Released, anew
 from penstock.scheduling.recovery.tasks import PeriodRule, RecoveryTask
 
 Provision = Literal["worst", "average"]
@@ -149,7 +150,7 @@ class Adaptive:
         elif fact.what == "owed":
             memory.owe(fact.at_us, fact.table)
         elif fact.what == "starts":
-            memory.starts(fact.at_us, fact.table)
+            memory.starts(fact.at_us, fact.table, fact.able_us)
         else:
             memory.ends(fact.at_us, fact.table, fact.lag_us)
 
@@ -184,7 +185,7 @@ class Adaptive:
             why = partial(_why, choice, modes, situation.ready[choice.table])
             return Start(choice.table, free.pop(0), why, choice.take)
 
-        for choice in modes.released(startable):
+        for choice in self._released(situation, modes, startable):
             yield started(choice)
         # What a query waits for is first of all that nothing is promised of.
         for job in self._awaited(situation):
@@ -201,6 +202,17 @@ class Adaptive:
             if startable(job.table) and modes[job.table].lag_us <= NO_DATA_US:
                 taken.add(job.table)
                 yield Start(job.table, free.pop(0), "a track idles, and it has work", 1)
+
+    def _released(self, situation: Situation, modes: Modes, startable: Startable) -> Iterable[JobChoice]:
+        """Released jobs by deadline; of those that were held up, as if they had been released when they could start."""
+        if not situation.able_us:
+            return modes.released(startable)
+        found = []
+        for choice in modes.released(startable):
+            able_us = max(situation.able_us.get(choice.table, 0), choice.release_us)
+            release_us, deadline_us = anew(Released(choice.release_us, choice.deadline_us), able_us)
+            found.append(choice._replace(release_us=release_us, deadline_us=deadline_us))
+        return sorted(found, key=lambda choice: choice.deadline_us)
 
     def _recovers(self, situation: Situation, modes: Modes) -> bool:
         """Whether a table that is owed a recovery has something to do: then tracks do nothing besides, whether they idle or not."""

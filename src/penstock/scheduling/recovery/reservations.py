@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from penstock.model.grain import WHOLE
 from penstock.model.graph import Graph
+from penstock.model.steps import held_us
 from penstock.scheduling.recovery.bounds import Delivery, Model
 from penstock.scheduling.recovery.proposal import with_periods
 from penstock.scheduling.recovery.tasks import PeriodRule, RecoveryTask, provisioned, total_utilisation
@@ -110,7 +110,7 @@ def model_of(
         for name in graph.updated_with
         if not graph.tables[name].is_base
     }
-    model = Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph), background=merge)
+    model = Model(tuple(tasks), tracks, deliveries, sources, merged, _held(graph), background=merge, besides=True)
     return with_periods(model, _declared_recovery_us(graph))
 
 
@@ -127,14 +127,13 @@ def declared_cost_us(graph: Graph, name: str) -> int | None:
 
 
 def _held(graph: Graph) -> dict[str, int]:
-    """What tables that only make whole partitions wait for: the length of one."""
-    held: dict[str, int] = {}
-    for name, table in graph.tables.items():
-        if table.when == "closed" and table.grain is not WHOLE:
-            start = table.grain.floor(0)
+    """How much later than their sources tables can be though nothing waits."""
+    found: dict[str, int] = {}
+    for name in graph.tables:
+        if late_us := held_us(graph, name):
             known = graph.updated_as[name]
-            held[known] = max(table.grain.shift(start, 1) - start, held.get(known, 0))
-    return held
+            found[known] = max(late_us, found.get(known, 0))
+    return found
 
 
 def _merging(

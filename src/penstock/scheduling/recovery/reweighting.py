@@ -17,6 +17,11 @@ class Released(NamedTuple):
     deadline_us: int
 
 
+def anew(last: Released, at_us: int) -> Released:
+    """The same job, as if it had been released then."""
+    return Released(at_us, at_us + last.deadline_us - last.release_us)
+
+
 class Reweighed(NamedTuple):
     """What follows from a change of mode."""
 
