@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from penstock.app import Warehouse, check
 from penstock.control.events import UpdateFailed, UpdateFinished
-from penstock.engine.updates import shared_scan as shared
+from penstock.engine.updates import recent as shared
 from tests.conftest import Write
 from tests.oracle import assert_same, attach
 

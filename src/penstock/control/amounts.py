@@ -17,7 +17,7 @@ def pending_bytes(state: State, table: TableState) -> float:
     """All that is pending of a table."""
     pieces = [Piece(*piece) for piece in table.needs.pieces()]
     if table.table.is_base:
-        return of_load(state, table, tuple(table.files.values()), pieces)
+        return of_load(table, tuple(table.files.values()), pieces)
     return of_view(state, table, pieces, table.amount)
 
 
@@ -31,7 +31,7 @@ def of_view(state: State, table: TableState, pieces: Sequence[Piece], news: floa
     return (reads or news) if len(again) == len(pieces) else news + reads
 
 
-def of_load(state: State, table: TableState, files: Sequence[FeedFile], pieces: Sequence[Piece]) -> float:
+def of_load(table: TableState, files: Sequence[FeedFile], pieces: Sequence[Piece]) -> float:
     """A load of files; with partitions that it makes again from all files, the corrected ones among them."""
     new = sum(file.size_bytes for file in files)
     if not pieces and table.anew != "rows":

@@ -101,7 +101,7 @@ def ready_job(state: State, table: TableState, work: Work | None = None, take: i
             return _upkeep(table)
         files = files_to_load(state, table, take)
         release = files[0].arrived_us if files else state.now_us
-        amount = of_load(state, table, files, pieces)
+        amount = of_load(table, files, pieces)
         gain = _gain_of_files(state, table, files)
     else:
         work = work or ready_work(state, table, take)

@@ -54,7 +54,6 @@ from penstock.model.cost import CostModel
 from penstock.model.freshness import SourceEdge
 from penstock.model.graph import Graph
 from penstock.model.partitions import PartitionSet
-from penstock.model.tables import Feed, Table
 from penstock.queries.demand import Demand
 from penstock.queries.situation import Updates
 from penstock.requests.backfill import Backfills
@@ -288,8 +287,3 @@ class State:
         table = self.ledger.tables[name]
         table.cost = table.cost if cost is None else cost
         table.amount = table.amount if amount is None else amount
-
-
-def feed_of(state: State, table: Table) -> Feed:
-    assert table.feed is not None
-    return state.graph.feeds[table.feed]

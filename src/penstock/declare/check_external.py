@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from penstock.declare.api import TableDeclaration
 from penstock.declare.config import OF_EXTERNAL
 from penstock.declare.problems import Problem
-from penstock.declare.project import Declarations
 
 # What says how a table of ours is made, and when.
 _OURS = ("feed", "group", "guarantee", "cost", "recovery")
@@ -16,7 +15,7 @@ _OURS = ("feed", "group", "guarantee", "cost", "recovery")
 _FOLLOWED = ("lake", "replica")
 
 
-def external_problems(table: TableDeclaration, declarations: Declarations) -> Iterator[Problem]:
+def external_problems(table: TableDeclaration) -> Iterator[Problem]:
     config, what = table.config, f"table `{table.name}`"
     if not table.is_external:
         for name in OF_EXTERNAL:

@@ -307,7 +307,7 @@ class _Checker:
             message = f'{what}: {setting} = "closed" has no effect, as the table has no partitions'
             self.problem(declaration.at(setting), message, "warning")
         self.problems.extend(policy_problems(declaration, read))
-        self.problems.extend(external_problems(declaration, self.declarations))
+        self.problems.extend(external_problems(declaration))
         for name in () if declaration.is_external else read:
             if self.tables[name].is_external and self.tables[name].config.data == "elsewhere":
                 message = f"{what} reads `{name}`, whose rows are elsewhere: only its versions are known"

@@ -208,7 +208,7 @@ def withdraw(
     done = []
     with store.write() as conn:
         events: list[Event] = []
-        for row in _known(warehouse, store, conn, names):
+        for row in _known(warehouse, conn, names):
             changed = row.status != WITHDRAWN
             ranges = store.loaded_span(conn, row.feed, row.uri) or ()
             if changed:
@@ -230,7 +230,7 @@ def give_back(warehouse: Definitions, store: Store, state: State, names: Sequenc
     done = []
     with store.write() as conn:
         events: list[Event] = []
-        for row in _known(warehouse, store, conn, names):
+        for row in _known(warehouse, conn, names):
             changed = row.status == WITHDRAWN
             if changed and not Path(warehouse.declarations.folder, row.uri).exists():
                 raise PenstockError(f"{row.uri} is no longer there; put it back first, then type the same again")
@@ -249,7 +249,7 @@ def _set_status(conn: Connection, row: Any, status: str, reason: str) -> None:
     conn.execute(update(tables.file).where(here).values(status=status, reason=reason or None))
 
 
-def _known(warehouse: Definitions, store: Store, conn: Connection, names: Sequence[str]) -> list[Any]:
+def _known(warehouse: Definitions, conn: Connection, names: Sequence[str]) -> list[Any]:
     """What is known of the files that a user names, as they were delivered or as they lie on disk."""
     found: list[Any] = []
     own = tables.file.c

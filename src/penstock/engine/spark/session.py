@@ -22,8 +22,7 @@ from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRu
 from pyspark.sql import SparkSession
 
 from penstock.declare.spark_settings import cores_of, full_name, is_harmless
-from penstock.engine.spark.class_archive import archive_options
-from penstock.engine.spark.machine import HERE, address_settings, memory_bytes, memory_settings
+from penstock.engine.spark.machine import HERE, address_settings, archive_options, memory_bytes, memory_settings
 from penstock.errors import PenstockError
 
 # A Java for Spark: the machine's own, or the one of the `java` extra where there is none.

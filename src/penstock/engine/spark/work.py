@@ -26,10 +26,9 @@ from penstock.engine.updates.baseload import BaseLoad
 from penstock.engine.updates.derive import Derivation, FileLookup, Slice, check_partitions
 from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
-from penstock.engine.updates.recent import RecentRows
+from penstock.engine.updates.recent import RecentRows, SharedReads, shared_sources
 from penstock.engine.updates.row_digest import digest_of_sums, row_number, summed
 from penstock.engine.updates.rows import Staged, Writer, read_files
-from penstock.engine.updates.shared_scan import SharedReads, shared_sources
 from penstock.model.grain import WHOLE
 from penstock.model.partitions import PartitionSet
 from penstock.model.schema import Schema

@@ -18,10 +18,9 @@ from penstock.declare.sql.view import AggregateWay, Rowwise
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.spark.session import settings_kept
 from penstock.engine.spark.sizing import SMALL_BYTES
-from penstock.engine.updates.recent import RecentRows
+from penstock.engine.updates.recent import RecentRows, SharedReads
 from penstock.engine.updates.rows import RowsProblem, instant_literal, local, quoted, read_files, schema_of
 from penstock.engine.updates.rows import within as rows_within
-from penstock.engine.updates.shared_scan import SharedReads
 from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import WHOLE, zone_of

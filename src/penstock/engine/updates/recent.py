@@ -7,16 +7,19 @@ merged or withdrawn has other files, and these are asked for by their own names.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engine.updates.rows import local, read_files
+from penstock.model.graph import Graph
 from penstock.model.schema import Column, Schema
+from penstock.requests.job import Job
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,34 @@ def _names(kept: _Kept, schema: Schema) -> list[str] | None:
     if any(one is None or one.type != column.type for one, column in zip(found, schema, strict=True)):
         return None
     return [one.name for one in found if one is not None]
+
+
+# One scan for a group of tables: what several of them read is read once, and kept in memory (or on disk, if it is large) while they are made
+
+
+def shared_sources(graph: Graph, job: Job) -> frozenset[str]:
+    """The tables that more than one table of the job reads."""
+    readers = Counter(source for each in job.each for source in {edge.source for edge in graph.into[each.table]})
+    return frozenset(source for source, count in readers.items() if count > 1)
+
+
+class SharedReads:
+    def __init__(self, session: SparkSession, sources: frozenset[str]) -> None:
+        self._session = session
+        self._sources = sources
+        self._frames: dict[tuple[object, ...], DataFrame] = {}
+
+    def read(self, source: str, paths: Sequence[str], schema: Schema, size_bytes: int) -> DataFrame:
+        if source not in self._sources or not paths:
+            return read_files(self._session, paths, schema, size_bytes)
+        key = (schema, *paths)
+        if key not in self._frames:
+            self._frames[key] = read_files(self._session, paths, schema, size_bytes).persist(
+                StorageLevel.MEMORY_AND_DISK
+            )
+        return self._frames[key]
+
+    def release(self) -> None:
+        for frame in self._frames.values():
+            frame.unpersist()
+        self._frames.clear()

@@ -95,7 +95,7 @@ def restore(
         _forget(scratch)
         shutil.copyfile(folder / found.store, scratch)
         with closing(Store(f"sqlite:///{scratch}")) as copied:
-            files = _prepare(copied, catalogue, found, declarations, now_us)
+            files = _prepare(copied, catalogue, found, now_us)
             _bring(files, folder, catalogue, copy, progress)
             before = _set_aside(store, declarations, force)
             progress("Restoring the catalogue", 0, 1)
@@ -130,9 +130,7 @@ def _may_replace(store: Store, catalogue: Catalogue, found: Backup, force: bool)
         )
 
 
-def _prepare(
-    copied: Store, catalogue: Catalogue, found: Backup, declarations: Declarations, now_us: Callable[[], int]
-) -> list[Stored]:
+def _prepare(copied: Store, catalogue: Catalogue, found: Backup, now_us: Callable[[], int]) -> list[Stored]:
     """The backup's database as it is to be here; gives the files that it lists in the data folder."""
     copied.create()
     mark = read_mark(catalogue.data_path)

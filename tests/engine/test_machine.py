@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.spark.class_archive import archive_options
+from penstock.engine.spark.machine import archive_options
 
 JAVA = 'openjdk version "17.0.1"'
 
