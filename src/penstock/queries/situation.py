@@ -177,52 +177,89 @@ Next = Query | UpdateJob | int | None
 
 
 class QueryPolicy(Protocol):
-    updates: Updates
+    """Which queries are taken, and what is done next. What a policy does not write out itself: all are taken, updates go first, then the earliest deadline."""
+
+    updates: Updates = "always"
     # Whether stale items are refreshed for the query that reads them.
-    refreshes: bool
+    refreshes: bool = False
     # Whether refreshes yield to queries, or go before all of them as updates do.
-    yielding: bool
-    every_s: float | None
+    yielding: bool = False
+    every_s: float | None = None
 
     def begin(self, items: Items) -> Any:
         """A fresh memory."""
+        return None
 
     def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
         """None if the query is admitted, else why not."""
+        return None
 
     def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
         """Whether an update that arrived becomes a job of its own now."""
+        return True
 
     def changed(self, situation: QuerySituation, memory: Any) -> None:
         """Something came or ended that changes when queries can be done."""
+        return
 
     def next(self, situation: QuerySituation, memory: Any, lane: bool = True, track: bool = True) -> Next:
         """What to do now, with a free lane for a query, a free track for a refresh, or both. One processor stops what it did before."""
+        if situation.updates:
+            return situation.updates[0][2]
+        for _, _, query in situation.waiting:
+            if query.id not in situation.running:
+                found = self.next_of(situation, query, lane, track)
+                if found is not None:
+                    return found
+                if situation.preempts and not self.passes(situation, query):
+                    return None
+        if lane:
+            return next(
+                (q for _, _, q in situation.waiting if q.id not in situation.running and situation.gives_up(q)), None
+            )
+        return None
+
+    def passes(self, situation: QuerySituation, query: Query) -> bool:
+        """Whether those behind a query that does nothing have their turn."""
+        return False
+
+    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
+        """What is done for one query now."""
+        return query if lane and situation.may_start(query) else None
 
     def planned(self, situation: QuerySituation, memory: Any) -> Waiting:
         """The queries that are to be done and do not run yet; a new list."""
+        return [entry for entry in situation.waiting if entry[1] not in situation.running]
 
     def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
         """A query runs, and is not interrupted any more."""
+        return
 
     def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
         """How an asked query ended; `cause` if it was rejected."""
+        return
 
     def withdrawn(self, situation: QuerySituation, query: Query, memory: Any) -> None:
         """An admitted query is not wanted any more, or failed."""
+        return
 
     def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
         """Once in a while (`every_s`)."""
+        return
 
     def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
         """Items that are not updated whenever something comes, and the least time between two of their updates."""
+        return ()
 
     def figures(self, memory: Any) -> Mapping[str, float]:
         """What people may want to see of it: `price_per_s`, what a second of work is worth now, as that is left undone for want of it; `c_flex`, how cautious
         admission is."""
+        return {}
 
     def plain(self, memory: Any) -> Any:
         """What was learned, as plain data; None if nothing."""
+        return None
 
     def of_plain(self, items: Items, found: Any) -> Any:
         """A memory with what was learned before."""
+        return self.begin(items)

@@ -1,13 +1,13 @@
-"""What the simplest policy does; others say where they differ. Updates go before queries, each in order of deadlines (the paper's dual
-priority queue)."""
+"""The checks of admission control, and the simple policies. Updates go before queries, each in order of deadlines (the paper's dual priority
+queue)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from penstock.queries.outcome import Cause, Ending
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Updates, Waiting
+from penstock.queries.outcome import Cause
+from penstock.queries.situation import Query, QueryPolicy, QuerySituation, Updates
 
 # The two checks of admission control (Qu, Labrinidis, Mossé 2006, Sec. 3.3). Both look at the queries that wait, as the paper's do.
 #
@@ -74,76 +74,6 @@ def checked(situation: QuerySituation, query: Query, flex: float = 1.0, need: Wo
     return None
 
 
-class BasePolicy:
-    every_s: float | None = None
-    yielding = False
-    updates: Updates = "always"
-    refreshes = False
-
-    def begin(self, items: Items) -> Any:
-        return None
-
-    def admit(self, situation: QuerySituation, query: Query, memory: Any) -> Cause | None:
-        return None
-
-    def take(self, situation: QuerySituation, item: int, memory: Any) -> bool:
-        return True
-
-    def changed(self, situation: QuerySituation, memory: Any) -> None:
-        return None
-
-    def next(self, situation: QuerySituation, memory: Any, lane: bool = True, track: bool = True) -> Next:
-        if situation.updates:
-            return situation.updates[0][2]
-        for _, _, query in situation.waiting:
-            if query.id not in situation.running:
-                found = self.next_of(situation, query, lane, track)
-                if found is not None:
-                    return found
-                if situation.preempts and not self.passes(situation, query):
-                    return None
-        if lane:
-            return next(
-                (q for _, _, q in situation.waiting if q.id not in situation.running and situation.gives_up(q)), None
-            )
-        return None
-
-    def passes(self, situation: QuerySituation, query: Query) -> bool:
-        """Whether those behind a query that does nothing have their turn."""
-        return False
-
-    def next_of(self, situation: QuerySituation, query: Query, lane: bool, track: bool) -> Query | int | None:
-        """What is done for one query now."""
-        return query if lane and situation.may_start(query) else None
-
-    def planned(self, situation: QuerySituation, memory: Any) -> Waiting:
-        return [entry for entry in situation.waiting if entry[1] not in situation.running]
-
-    def started(self, situation: QuerySituation, query: Query, memory: Any) -> None:
-        return None
-
-    def ended(self, situation: QuerySituation, query: Query, ending: Ending, cause: Cause | None, memory: Any) -> None:
-        return None
-
-    def withdrawn(self, situation: QuerySituation, query: Query, memory: Any) -> None:
-        return None
-
-    def wake(self, situation: QuerySituation, lot: float, memory: Any) -> None:
-        return None
-
-    def stretched(self, memory: Any) -> Iterable[tuple[int, float]]:
-        return ()
-
-    def figures(self, memory: Any) -> Mapping[str, float]:
-        return {}
-
-    def plain(self, memory: Any) -> Any:
-        return None
-
-    def of_plain(self, items: Items, found: Any) -> Any:
-        return self.begin(items)
-
-
 def first_refresh(situation: QuerySituation, query: Query) -> int | None:
     """Of the updates that a query needs, the first that can begin now."""
     steps = situation.steps(query)
@@ -151,12 +81,12 @@ def first_refresh(situation: QuerySituation, query: Query) -> int | None:
     return next((item for item, enough in steps if not enough and situation.can_refresh(item, chain)), None)
 
 
-class Immediate(BasePolicy):
+class Immediate(QueryPolicy):
     """Immediate update (IMU; Qu, Labrinidis, Mossé 2006, Sec. 4.1): every update runs as it comes, every query is admitted. All
     answers are fresh; under load there are few."""
 
 
-class OnDemand(BasePolicy):
+class OnDemand(QueryPolicy):
     """On-demand update (ODU; Qu, Labrinidis, Mossé 2006, Sec. 4.1): an item is updated when a query that is to run finds it stale. Every query
     is admitted."""
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.plan import alone, chance, is_late, protected, timeline, work_s
-from penstock.queries.policies.base import BasePolicy, first_refresh
-from penstock.queries.situation import Items, Next, Query, QuerySituation, Step, Updates, Waiting
+from penstock.queries.policies.base import first_refresh
+from penstock.queries.situation import Items, Next, Query, QueryPolicy, QuerySituation, Step, Updates, Waiting
 
 # How much one query for which there is no time moves the price.
 _STEP = 0.1
@@ -107,7 +107,7 @@ class Shares:
         return track * updates + lane * (work / count + 1e-6 * run if query.same is None else run)
 
 
-class MaxSatisfaction(BasePolicy):
+class MaxSatisfaction(QueryPolicy):
     yielding = True
     updates: Updates = "demand"
     refreshes = True

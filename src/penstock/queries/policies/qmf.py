@@ -15,8 +15,8 @@ from math import inf
 from typing import Any
 
 from penstock.queries.outcome import Cause, Ending
-from penstock.queries.policies.base import BasePolicy, checked
-from penstock.queries.situation import Items, Query, QuerySituation, Updates
+from penstock.queries.policies.base import checked
+from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, Updates
 
 MISSES, FRESH, BUSY = 0.05, 0.95, 0.98
 STEP = 0.1
@@ -38,7 +38,7 @@ class Loop:
     fresh: int = 0
 
 
-class Qmf(BasePolicy):
+class Qmf(QueryPolicy):
     updates: Updates = "periods"
 
     def __init__(self, every_s: float = 1000.0) -> None:

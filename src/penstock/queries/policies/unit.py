@@ -16,8 +16,8 @@ from typing import Any
 from penstock.queries.contract import OutcomeWeights
 from penstock.queries.outcome import Cause, Ending
 from penstock.queries.outcome import value as worth_of
-from penstock.queries.policies.base import Admitting, BasePolicy, checked, refreshing
-from penstock.queries.situation import Items, Query, QuerySituation, Updates
+from penstock.queries.policies.base import Admitting, checked, refreshing
+from penstock.queries.situation import Items, Query, QueryPolicy, QuerySituation, Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class UnitMemory:
         }
 
 
-class Unit(BasePolicy):
+class Unit(QueryPolicy):
     updates: Updates = "periods"
 
     def __init__(self, settings: UnitSettings = DEFAULTS, modulate: bool = True) -> None:
