@@ -628,7 +628,7 @@ class Warehouse:
             return self.store.fact(conn, f"telling {order.table}") or ""
 
     def _not_followed(self, table: str) -> str:
-        from penstock.engine.external.follow import problem_fact
+        from penstock.engine.external.followed_replicas import problem_fact
 
         with self.store.read() as conn:
             return self.store.fact(conn, problem_fact(table)) or ""

@@ -34,7 +34,7 @@ def orders(
     json: JsonOption = False,
 ) -> None:
     """What outside jobs are to make: work orders that are open."""
-    from penstock.engine.external.tell import as_plain, span_text
+    from penstock.engine.external.dispatch import as_plain, span_text
 
     with errors_told(), open_warehouse(project) as warehouse:
         zone = zone_of(warehouse.declared.zone)
@@ -102,7 +102,7 @@ def publish(
     json: JsonOption = False,
 ) -> None:
     """Report what an outside job made: from now on readers see it."""
-    from penstock.engine.external.handed import files_below
+    from penstock.engine.external.registered_files import files_below
 
     with errors_told(), open_warehouse(project) as warehouse:
         named = [Path(each) for each in files or ()]

@@ -156,7 +156,7 @@ def _asked_beside(
     warehouse: Warehouse, sql: str, limit: int, profile: str | None, said: dict[str, Any]
 ) -> Answer | None:
     """The answer of the process that runs the project, if there is one; it has a Spark already."""
-    from penstock.service.beside import ask_beside
+    from penstock.service.local_queries import ask_beside
 
     with ExitStack() as shown:
         begun = partial(shown.enter_context, working("Running in the process that keeps the tables fresh"))

@@ -112,7 +112,7 @@ def run(
 @contextmanager
 def _queries_answered(warehouse: Warehouse, runtime: Runtime) -> Iterator[None]:
     """Those of `penstock query`, in the Spark that is there. What it takes is made ready when somebody asks."""
-    from penstock.service.beside import answering
+    from penstock.service.local_queries import answering
 
     with ExitStack() as opened:
 

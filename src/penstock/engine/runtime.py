@@ -43,10 +43,10 @@ from penstock.engine.arrivals.schemas import FeedSchemas
 from penstock.engine.arrivals.watcher import Lookout
 from penstock.engine.clock import WallClock
 from penstock.engine.declarations import declared, restored_controller, restored_state
-from penstock.engine.external.follow import ReplicaFollower
-from penstock.engine.external.lake import Lake
+from penstock.engine.external.commit_watcher import Lake
+from penstock.engine.external.dispatch import OrderDispatcher
+from penstock.engine.external.followed_replicas import ReplicaFollower
 from penstock.engine.external.report import Reports
-from penstock.engine.external.tell import OrderDispatcher
 from penstock.engine.faults import NotAvailable, WorldFault, fault_of
 from penstock.engine.flows.progress import Watched
 from penstock.engine.flows.work import Kept, quarantine_of

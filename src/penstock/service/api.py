@@ -28,8 +28,8 @@ from penstock.declare.sql.facts import SqlProblem
 from penstock.engine.desk.front import Busy, Front
 from penstock.engine.desk.ticket import QueryTicket
 from penstock.engine.desk.versions import QueryError
+from penstock.engine.external.dispatch import as_plain
 from penstock.engine.external.report import Handed
-from penstock.engine.external.tell import as_plain
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.queries.contract import Contract
@@ -39,7 +39,7 @@ from penstock.service.health import Health, probes_of
 from penstock.service.limits import Limits, OneTooMany, OwnName
 from penstock.service.metrics import CONTENT_TYPE, availability, metrics
 from penstock.service.openapi import description
-from penstock.service.pictures import described
+from penstock.service.page_data import described
 from penstock.service.requests import BackfillBody, RequestsDoor, Wishes, number_of
 from penstock.service.wire import (
     ARROW,

@@ -23,7 +23,7 @@ from penstock.model.grain import zone_of
 from penstock.model.time import HOUR_US, parse_duration
 from penstock.service.access import Login
 from penstock.service.live import Live
-from penstock.service.pictures import bars, calendar, curve, graph_picture, kinds_of_marks
+from penstock.service.page_data import bars, calendar, curve, graph_picture, kinds_of_marks
 from penstock.service.requests import number_of
 from penstock.service.trials import TooMany, Trial, TrialBody, Trials
 from penstock.service.wire import Refused, plain

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.app import Warehouse
 from penstock.engine.desk.front import Front
-from penstock.service.pictures import now_picture
+from penstock.service.page_data import now_picture
 
 # How often the log is asked whether it has news, and how often the picture is made without any: tables pass their targets by themselves.
 _LOOK_S = 0.1

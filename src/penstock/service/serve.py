@@ -18,9 +18,9 @@ from penstock.app import Warehouse
 from penstock.engine.runtime import Pace, Runtime
 from penstock.errors import PenstockError
 from penstock.service.api import Api
-from penstock.service.beside import answering
 from penstock.service.connections import Connections, Sparse
 from penstock.service.limits import Limits
+from penstock.service.local_queries import answering
 from penstock.store import tokens
 
 

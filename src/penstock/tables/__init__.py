@@ -4,7 +4,7 @@ tables.
 
 from penstock.tables.catalogue import Catalogue
 from penstock.tables.evolution import Added, Relaxed, SchemaStep, Widened, evolve
-from penstock.tables.others import OthersCommit
+from penstock.tables.outside_commits import OthersCommit
 from penstock.tables.types import (
     HIDDEN_PREFIX,
     ColumnStats,

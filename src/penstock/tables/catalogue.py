@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from penstock.errors import PenstockError
 from penstock.model.schema import Schema
-from penstock.tables import ddl, others, presence, reading, retention
+from penstock.tables import ddl, outside_commits, presence, reading, retention
 from penstock.tables.known import adopt, conflicts, lock, read_head
 from penstock.tables.publish import Publication
 from penstock.tables.types import DataFile, Interval, Note, TableChange
@@ -158,16 +158,18 @@ class Catalogue:
             homes = {change.table: _folder(change.table) for change in changes}
             return Publication(conn, head, self.data_path).run(changes, note, at_us, homes)
 
-    def commits_of_others(self, conn: Connection, after: int, column: dict[str, str]) -> list[others.OthersCommit]:
-        """What other programs did to tables since a snapshot; see `others`."""
-        return others.commits(conn, after, column)
+    def commits_of_others(
+        self, conn: Connection, after: int, column: dict[str, str]
+    ) -> list[outside_commits.OthersCommit]:
+        """What other programs did to tables since a snapshot."""
+        return outside_commits.commits(conn, after, column)
 
     def adopt(self, conn: Connection, partitions: dict[int, int]) -> None:
         """Take note of the files of others, and of the partitions of those where that is known."""
         with conflicts():
             lock(conn)
             adopt(conn, read_head(conn))
-            others.place(conn, partitions)
+            outside_commits.place(conn, partitions)
 
     def schema(self, conn: Connection, table: str, snapshot: int | None = None) -> Schema | None:
         """`None` if there is no such table at that snapshot."""

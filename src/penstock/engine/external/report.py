@@ -13,7 +13,7 @@ from penstock.control.orders import Report, WorkOrder, matched, order_of
 from penstock.control.state import State
 from penstock.declare.problems import near_or_all
 from penstock.declare.warehouse import Definition, Definitions
-from penstock.engine.external.handed import NotAccepted, files_below, look, unchanged
+from penstock.engine.external.registered_files import NotAccepted, files_below, look, unchanged
 from penstock.engine.storage import to_disk
 from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError

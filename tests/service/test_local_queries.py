@@ -17,8 +17,8 @@ from penstock.app import Warehouse
 from penstock.engine.desk.front import Busy
 from penstock.engine.desk.versions import QueryError
 from penstock.errors import PenstockError
-from penstock.service import beside
-from penstock.service.beside import NAME, answering, ask_beside
+from penstock.service import local_queries
+from penstock.service.local_queries import NAME, answering, ask_beside
 from tests.conftest import Write
 from tests.engine.shop import FILES
 from tests.waiting import until
@@ -101,7 +101,7 @@ def test_what_it_cannot_know_is_asked_elsewhere(warehouse: Warehouse) -> None:
 def test_who_is_gone_wants_no_answer(warehouse: Warehouse) -> None:
     ticket = Ticket(ends=False)
     with opened(warehouse, ticket) as front, socket.socket(socket.AF_UNIX) as line:
-        with beside._address(folder(warehouse)) as address:
+        with local_queries._address(folder(warehouse)) as address:
             line.connect(address)
         line.sendall(json.dumps({"sql": "", "limit": 1, "profile": None, "said": {}}).encode() + b"\n")
         until(lambda: front.asked, "the query")
@@ -113,15 +113,15 @@ def test_a_dead_process_and_a_long_path_do_no_harm(
     warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = socket.socket(socket.AF_UNIX)
-    monkeypatch.setattr(beside, "_LONGEST_NAME", 10)
-    with beside._address(folder(warehouse)) as address:
+    monkeypatch.setattr(local_queries, "_LONGEST_NAME", 10)
+    with local_queries._address(folder(warehouse)) as address:
         left.bind(address)
     left.close()
     assert ask(warehouse) is None
     with opened(warehouse, Ticket(SimpleNamespace(rows=[]))):
         assert ask(warehouse).rows == []
-    with socket.socket(socket.AF_UNIX) as deaf, beside._address(folder(warehouse)) as address:
+    with socket.socket(socket.AF_UNIX) as deaf, local_queries._address(folder(warehouse)) as address:
         deaf.bind(address)
         deaf.listen(1)
-        monkeypatch.setattr(beside, "_READY_S", 0.05)
+        monkeypatch.setattr(local_queries, "_READY_S", 0.05)
         assert ask(warehouse) is None

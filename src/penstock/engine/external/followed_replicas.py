@@ -17,7 +17,7 @@ from penstock.control.events import Event, TablePublished
 from penstock.control.state import State
 from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.desk.versions import Candidate, agree
-from penstock.engine.external.handed import look
+from penstock.engine.external.registered_files import look
 from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
