@@ -118,7 +118,7 @@ def check(
     ((n, s),) = answer.rows
     # The versions that it names hold what it says.
     at = {version.table: version.read_at for version in answer.versions}
-    sql = one.read.sql
+    sql = one.text
     for table, snapshot in at.items():
         sql = sql.replace(f"from {table}", f"from lake.{table} at (version => {snapshot})")
     assert lake.execute(sql).fetchall() == [(n, s)], one.sql

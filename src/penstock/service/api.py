@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import InitVar, asdict, dataclass
 from typing import Any, TypeVar
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -56,6 +56,11 @@ from penstock.service.wire import (
 
 B = TypeVar("B", bound=BaseModel)
 _LONGEST_WAIT_S = 60.0
+# Queries of one profile that are read at the same time.
+_READ_AT_ONCE = 2
+# Large answers that are written at the same time; smaller ones are written at once.
+_WRITTEN_AT_ONCE = 3
+_SMALL_BYTES = 100_000
 _CLOSE = {"Connection": "close"}
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -76,6 +81,8 @@ class Api:
     spark: Callable[[], str] = lambda: ""
 
     def __post_init__(self, tokens_only: bool) -> None:
+        self.asking = {name: CapacityLimiter(_READ_AT_ONCE) for name in self.front.profiles}
+        self.telling = CapacityLimiter(_WRITTEN_AT_ONCE)
         self.access = Access(self.warehouse.store, self.front.profiles, tokens_only)
         self.console = Console(self)
         self.healths = Health(probes_of(self.warehouse, self.spark), self.warehouse.clock.now_us)
@@ -134,11 +141,12 @@ class Api:
         key = request.headers.get("idempotency-key")
         if key is not None and not _KEY.fullmatch(key):
             raise Refused(400, "an Idempotency-Key has 1 to 200 visible characters")
-        asked = await to_thread.run_sync(self._ask, body, contract, profile, key)
+        # What a text takes to be read holds up who asks in the same profile, and nothing else.
+        asked = await to_thread.run_sync(self._ask, body, contract, profile, key, limiter=self.asking[profile])
         wait = _preferred_wait_s(request)
         if wait:
             await _until_ended(asked, wait)
-        return self._told(request, asked, 202)
+        return await self._told(request, asked, 202)
 
     def _ask(self, body: AskedFor, contract: Contract, profile: str, key: str | None) -> QueryTicket:
         try:
@@ -208,9 +216,16 @@ class Api:
         wait = _preferred_wait_s(request)
         if wait:
             await _until_ended(asked, wait)
-        return self._told(request, asked, 200)
+        return await self._told(request, asked, 200)
 
-    def _told(self, request: Request, asked: QueryTicket, unfinished: int) -> Response:
+    async def _told(self, request: Request, asked: QueryTicket, unfinished: int) -> Response:
+        found = asked.answer.found if asked.answer is not None else None
+        if found is None or found.nbytes < _SMALL_BYTES:
+            return self._written(request, asked, unfinished)
+        # Many values take long to be written, and much memory.
+        return await to_thread.run_sync(self._written, request, asked, unfinished, limiter=self.telling)
+
+    def _written(self, request: Request, asked: QueryTicket, unfinished: int) -> Response:
         headers = {"Location": f"/v1/queries/{asked.id}"}
         if not asked.has_ended:
             return JSONResponse(asked_json(asked), unfinished, {**headers, "Retry-After": "1"})

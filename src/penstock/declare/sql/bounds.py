@@ -14,11 +14,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.declare.sql.facts import NamedColumns, SqlFlaw
-from penstock.declare.sql.parse import Parsed, Text, names_cte, table_name, visible_cte
+from penstock.declare.sql.parse import Parsed, PenstockSpark, Text, names_cte, table_name, visible_cte
 
 LONGEST = 50_000
 MOST_WORDS = 4_000
 DEEPEST = 60
+# Calls such as `struct(…)` and `date(…)` in one another: each is read twice, as a type and as a call, and all that is in it again.
+DEEPEST_TYPES = 8
 MOST_TABLES = 200
 MOST_COLUMNS = 5_000
 # The longest text or list that a call may make from nothing, and of calls that multiply what they are given the most in all.
@@ -36,8 +38,20 @@ def words_problems(text: Text, tokens: Sequence[Token]) -> Iterator[SqlFlaw]:
         yield text.problem(0, f"{len(tokens):,} words", f"at most {MOST_WORDS:,} are read")
         return
     depth = 0
+    # Of the brackets that are open, those that follow the name of a type.
+    typed: list[bool] = []
     for number, token in enumerate(tokens):
         depth = max(0, depth + _step(tokens, number))
+        if token.token_type is TokenType.L_PAREN:
+            typed.append(number > 0 and tokens[number - 1].token_type in _TYPES)
+            if sum(typed) > DEEPEST_TYPES:
+                found = f"{tokens[number - 1].text}(…) inside of others"
+                yield text.problem(
+                    token.start, found, f"at most {DEEPEST_TYPES} calls named like types are read in one another"
+                )
+                return
+        elif token.token_type is TokenType.R_PAREN and typed:
+            typed.pop()
         if depth > DEEPEST:
             yield text.problem(token.start, "the query is nested too deeply", f"at most {DEEPEST} levels are read")
             return
@@ -45,6 +59,7 @@ def words_problems(text: Text, tokens: Sequence[Token]) -> Iterator[SqlFlaw]:
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END)
+_TYPES = PenstockSpark.parser_class.TYPE_TOKENS
 _NESTED_TYPES = (TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT)
 
 
@@ -88,7 +103,8 @@ class Expansion:
                 for node in query.walk(prune=lambda node: isinstance(node, exp.With))
                 if isinstance(node, exp.Table)
             )
-            self._tables[id(query)] = known
+            # What reads no table is work as well.
+            known = self._tables[id(query)] = max(1, known)
         return known
 
     def _columns_of(self, query: exp.Expr) -> int:

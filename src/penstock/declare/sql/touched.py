@@ -54,16 +54,20 @@ def touched(read: ReadQuery, tables: Mapping[str, Timed], now_us: int, zone: tzi
 
 
 def _blocks(query: ParsedQuery) -> Iterator[Block]:
-    if not isinstance(query, Block):
-        yield from _blocks(query.left)
-        yield from _blocks(query.right)
-        return
-    yield query
-    for relation in query.relations:
-        if relation.query is not None:
-            yield from _blocks(relation.query)
-    for inner in query.subqueries:
-        yield from _blocks(inner)
+    """Each once: a named query may be read in many places."""
+    seen: set[int] = set()
+    left = [query]
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Block):
+            yield one
+            left += [relation.query for relation in one.relations if relation.query is not None]
+            left += one.subqueries
+        else:
+            left += [one.left, one.right]
 
 
 def _of_relation(block: Block, relation: Relation, timed: Timed | None, now: _Now) -> PartitionSet:
@@ -244,7 +248,12 @@ def shape_of(read: ReadQuery) -> PlanShape:
     return PlanShape(hashlib.sha256(text.encode()).hexdigest()[:16], **counted)
 
 
+_MOVING = {"now", "current_timestamp", "current_date", "tablesample", "unix_timestamp"}
+# Strings that Spark takes for a time, wherever one is expected.
+_WORDS_FOR_TIMES = {"now", "today", "yesterday", "tomorrow"}
+
+
 def is_steady(read: ReadQuery) -> bool:
     """Whether it gives the same answer on the same versions whenever it is asked."""
-    words = {token.text.lower() for token in read.parsed.tokens}
-    return not words & {"now", "current_timestamp", "current_date", "tablesample"}
+    words = {token.text.strip().lower() for token in read.parsed.tokens}
+    return not words & (_MOVING | _WORDS_FOR_TIMES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.control.views.inputs import WaitingRows
@@ -118,20 +119,31 @@ def python_rows(table: pa.Table, zone: str) -> list[tuple[Any, ...]]:
 
 def _values(column: pa.ChunkedArray, zone: tzinfo) -> list[Any]:
     """An instant is given in the zone, within other values, too; a time without offset stays so."""
-    in_zone = _in_zone(column.type, zone)
-    found = column.to_pylist()
-    return found if in_zone is None else [None if value is None else in_zone(value) for value in found]
+    change = _in_zone(column.type, zone)
+    try:
+        found = column.to_pylist()
+    except (OverflowError, ValueError):  # a year that Python does not have
+        change = _in_zone(column.type, zone, by_number=True)
+        numbers = _numbers(column.type)
+        found = [value for chunk in column.chunks for value in chunk.view(numbers).to_pylist()]
+    return found if change is None else [None if value is None else change(value) for value in found]
 
 
-def _in_zone(kind: pa.DataType, zone: tzinfo) -> Callable[[Any], Any] | None:
-    """What gives the instants in a value in the zone; None if values of the type have none."""
+def _in_zone(kind: pa.DataType, zone: tzinfo, by_number: bool = False) -> Callable[[Any], Any] | None:
+    """What gives the instants in a value in the zone; None if values of the type have none. `by_number`: times come as days and microseconds."""
 
     def each(kind: pa.DataType) -> Callable[[Any], Any]:
-        change = _in_zone(kind, zone)
+        change = _in_zone(kind, zone, by_number)
         return lambda value: value if value is None or change is None else change(value)
 
     if not pa.types.is_nested(kind):
-        return (lambda at: at.astimezone(zone)) if pa.types.is_timestamp(kind) and kind.tz else None
+        if pa.types.is_date32(kind):
+            return _date if by_number else None
+        if not pa.types.is_timestamp(kind):
+            return None
+        if by_number:
+            return lambda us: _moment(us, zone if kind.tz else None)
+        return (lambda at: _at(at, zone)) if kind.tz else None
     if pa.types.is_struct(kind):
         fields = {field.name: each(field.type) for field in kind}
         return lambda value: {name: fields[name](one) for name, one in value.items()}
@@ -140,3 +152,46 @@ def _in_zone(kind: pa.DataType, zone: tzinfo) -> Callable[[Any], Any] | None:
         return lambda value: [(key(name), item(one)) for name, one in value]
     element = each(kind.value_type)
     return lambda value: [element(one) for one in value]
+
+
+def _at(at: datetime, zone: tzinfo) -> datetime:
+    try:
+        return at.astimezone(zone)
+    except OverflowError:  # in the zone it is another year, which Python does not have
+        return at
+
+
+def _numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with days and microseconds in the place of times."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _numbers(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_numbers(kind.key_type), _numbers(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _numbers(kind.value_type)))
+    return kind
+
+
+def _date(days: int) -> date | str:
+    try:
+        return date(1970, 1, 1) + timedelta(days)
+    except OverflowError:
+        return _text(np.datetime64(days, "D"))
+
+
+def _moment(us: int, zone: tzinfo | None) -> datetime | str:
+    """What Python has no year for is a text, as Spark writes it; of an instant in UTC."""
+    try:
+        found = datetime(1970, 1, 1) + timedelta(microseconds=us)
+    except OverflowError:
+        return _text(np.datetime64(us, "us")) + ("Z" if zone is not None else "")
+    return found if zone is None else _at(found.replace(tzinfo=UTC), zone)
+
+
+def _text(at: np.datetime64) -> str:
+    written = str(at)
+    return written if written.startswith("-") or written[4] == "-" else f"+{written}"

@@ -99,7 +99,7 @@ class KeptAnswers:
 
 def _key(asked: QueryTicket, reading: Reading) -> object:
     """Answers with the same key are the same; None if this one is only itself."""
-    return (asked.read.sql, asked.limit, reading.key) if asked.steady and not asked.as_files else None
+    return (asked.text, asked.limit, reading.key) if asked.steady and not asked.as_files else None
 
 
 # What the desk is told of a query: how long it runs, and which updates it waits for.

@@ -202,7 +202,7 @@ class History:
         agree = len(own) < 2 or all(one.consistent for one in versions)
         reading = Reading(tuple(versions), agree, min(edges, default=None), (), 0, snapshot)
         functions = self.warehouse.declarations.config.queries.functions
-        views = Sources(self.warehouse, self.store, self.catalogue).views(read, reading, {})
+        views = Sources(self.warehouse, self.store, self.catalogue).views(read.tables, reading, {})
         question = Question("query-at", read.sql, views, limit, limit, _MOST_BYTES)
         rows = SparkReader(session, self.warehouse.zone, functions).answer(question)
         final = all(self.warehouse.graph.final[name] or not self.warehouse.graph.has_time[name] for name in own)

@@ -163,8 +163,8 @@ class Lanes:
         asked, settings = run.first, self._front.settings
         return Question(
             run.group,
-            asked.read.sql,
-            self._sources.views(asked.read, reading, asked.touched),
+            asked.text,
+            self._sources.views(asked.tables, reading, asked.touched),
             asked.limit,
             settings.inline_rows,
             settings.inline_bytes,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from pyspark.sql import SparkSession
 
 from penstock.control.query_inputs import Touched
+from penstock.declare.sql.facts import SqlProblem
+from penstock.declare.sql.parse import Text
 from penstock.declare.sql.read import ReadQuery, read_query
 from penstock.declare.sql.touched import Timed, is_steady, shape_of, touched
 from penstock.declare.sql.view import sources
@@ -21,8 +26,12 @@ from penstock.model.grain import zone_of
 from penstock.queries.predict import PlanShape
 from penstock.tables.replica import Manifest, Replica
 
-# Texts of queries that are remembered.
-_TEXTS = 1_000
+T = TypeVar("T")
+
+# Of the texts that are remembered, the characters in all: what is known of one takes some hundred times as much memory.
+_REMEMBERED = 1_000_000
+# Seconds of work that reading a text may take.
+_READING_S = 3.0
 
 
 class Understood(NamedTuple):
@@ -30,6 +39,46 @@ class Understood(NamedTuple):
     shape: PlanShape
     # Its answer follows from the versions that it reads.
     steady: bool
+
+
+class _TooLong(BaseException):
+    pass
+
+
+def in_time(work: Callable[[], T], seconds: float) -> T | None:
+    """What a thread finds with so much work; None if it takes more: then it is interrupted wherever it is."""
+    thread, lock = threading.get_ident(), threading.Lock()
+    clock = time.pthread_getcpuclockid(thread)
+    until = time.clock_gettime(clock) + seconds
+    over = threading.Event()
+    sent = False
+
+    def watch() -> None:
+        nonlocal sent
+        while not over.wait(0.1):
+            with lock:
+                if not over.is_set() and time.clock_gettime(clock) > until:
+                    sent = True
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TooLong))
+                    return
+
+    def settle() -> None:
+        with lock:
+            over.set()
+        while sent:  # it is on its way, and must not meet anything else
+            time.sleep(0.001)
+
+    threading.Thread(target=watch, name="penstock-reading", daemon=True).start()
+    try:
+        try:
+            found = work()
+        except Exception:
+            settle()
+            raise
+        settle()
+        return found
+    except _TooLong:
+        return None
 
 
 class Texts:
@@ -47,16 +96,32 @@ class Texts:
         }
         self._zone = zone_of(warehouse.zone)
         self._known: dict[str, Understood] = {}
+        self._characters = 0
+        self._lock = threading.Lock()
 
     def understood(self, sql: str) -> Understood:
         """Raises `SqlProblem` if it cannot be a query."""
         known = self._known.get(sql)
         if known is None:
-            read = read_query(sql, self._schemas, self._functions)
-            known = self._known[sql] = Understood(read, shape_of(read), is_steady(read))
-            while len(self._known) > _TEXTS:
-                self._known.pop(next(iter(self._known)), None)
+            known = in_time(lambda: self._read(sql), _READING_S)
+            if known is None:
+                raise SqlProblem(
+                    [Text(sql, "query", 1).problem(0, "it takes too long to read", "expected a simpler one")]
+                )
+            with self._lock:
+                if sql not in self._known:
+                    self._known[sql] = known
+                    self._characters += len(sql)
+                while self._characters > _REMEMBERED:
+                    self._characters -= len(oldest := next(iter(self._known)))
+                    del self._known[oldest]
         return known
+
+    def _read(self, sql: str) -> Understood:
+        read = read_query(sql, self._schemas, self._functions)
+        found = Understood(read, shape_of(read), is_steady(read))
+        self.touched(read, 0)
+        return found
 
     def touched(self, read: ReadQuery, now_us: int) -> Touched:
         """The partitions of the tables of the project that it can touch if it is asked now."""

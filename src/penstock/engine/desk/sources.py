@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.control.query_inputs import Touched
-from penstock.declare.sql.read import ReadQuery
 from penstock.declare.warehouse import Definitions
 from penstock.engine.desk.question import PinnedTable
 from penstock.engine.desk.reads import Reading
@@ -19,9 +20,9 @@ class Sources:
         self._store = store
         self._catalogue = catalogue
 
-    def views(self, read: ReadQuery, reading: Reading, touched: Touched) -> tuple[PinnedTable, ...]:
+    def views(self, tables: Sequence[str], reading: Reading, touched: Touched) -> tuple[PinnedTable, ...]:
         at = {version.table: version.read_at for version in reading.versions}
-        return tuple(self._view(name, at.get(name, reading.head), touched) for name in read.tables)
+        return tuple(self._view(name, at.get(name, reading.head), touched) for name in tables)
 
     def _view(self, table: str, snapshot: int, touched: Touched) -> PinnedTable:
         within = touched.get(table, EVERYTHING)

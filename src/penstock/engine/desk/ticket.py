@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.control.query_inputs import Touched
-from penstock.declare.sql.read import ReadQuery
 from penstock.engine.desk.answer import Answer
 from penstock.engine.desk.question import ResultRows
 from penstock.queries.contract import Contract
@@ -39,7 +38,9 @@ class QueryTicket:
     id: str
     number: int
     sql: str
-    read: ReadQuery
+    # What Spark gets, and the tables that it reads.
+    text: str
+    tables: tuple[str, ...]
     touched: Touched
     shape: PlanShape
     steady: bool
@@ -75,7 +76,7 @@ class QueryTicket:
 
     def __post_init__(self) -> None:
         # Queries that are the same here have the same answer if they read at the same time.
-        self.same: tuple[object, ...] = (self.read.sql, self.limit, self.as_files, self.contract.consistent)
+        self.same: tuple[object, ...] = (self.text, self.limit, self.as_files, self.contract.consistent)
 
     def moved(self, at_us: int, status: Status, what: str) -> None:
         self.status = status
