@@ -93,7 +93,7 @@ export function Curves({ lines, height = 200, since, until, label, unit = 'durat
       },
     }
     plot.current = new uPlot(options, data(lines), box.current!)
-    const look = new ResizeObserver(() => plot.current?.setSize({ width: box.current!.clientWidth, height }))
+    const look = new ResizeObserver(() => box.current && plot.current?.setSize({ width: box.current.clientWidth, height }))
     look.observe(box.current!)
     return () => {
       look.disconnect()

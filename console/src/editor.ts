@@ -24,7 +24,7 @@ export function editor(parent: HTMLElement, text: string, schema: Record<string,
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ 'aria-label': 'SQL' }),
         EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
-        EditorView.theme({ '&': { fontSize: '13px' }, '.cm-content': { caretColor: 'currentColor', minHeight: '6.5rem' } }, { dark }),
+        EditorView.theme({ '&': { fontSize: '13px' }, '.cm-placeholder': { color: 'var(--dim)' }, '.cm-content': { caretColor: 'currentColor', minHeight: '6.5rem' } }, { dark }),
       ],
     }),
   })

@@ -7,8 +7,8 @@ import pytest
 from .conftest import Check
 
 GRAINS = "expected minutes such as 5m, hour, day, week, month, quarter, year or none"
-FEED_KEYS = "path, format, columns, time, zone, period, lateness, late, jitter, punctuation, mode, order, key, change, history, reasons, options, rules, settle, look_every, follow_links, max_ahead, partition, priority, freshness, guarantee, cost, recovery, restated, queue, keep_versions, keep_days"
-TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, waits, columns, code_version, reason, keep_versions, keep_days, chop, guarantee, cost, recovery, group, patience, late_cost, restated, queue, kind, reads, data, command, webhook, order_within"
+FEED_KEYS = "path, format, columns, time, zone, period, lateness, late, jitter, punctuation, mode, order, key, change, history, reasons, options, rules, settle, look_every, follow_links, max_ahead, partition, priority, freshness, guarantee, cost, recovery, restated, queue, keep_versions, keep_days, owner, tags"
+TABLE_KEYS = "name, feed, partition, time, sources, priority, period, freshness, update, history_weight, attempts, propagate, overrun, absent, waits, columns, code_version, reason, keep_versions, keep_days, chop, guarantee, cost, recovery, group, patience, late_cost, owner, tags, restated, queue, kind, reads, data, command, webhook, order_within"
 
 
 def test_a_project_as_it_should_be(check: Check) -> None:

@@ -257,6 +257,8 @@ ONE_OF_EACH: dict[str, tuple[Callable[[dict[str, str]], Any], set[str]]] = {
     "tables.late_cost": (_table("late_cost = 2.0"), set()),
     "tables.restated": (_table('restated = "Mon 02:00"'), set()),
     "tables.queue": (_table('queue = "1s"'), set()),
+    "tables.owner": (_table('owner = "desk"'), set()),
+    "tables.tags": (_table('tags = ["money"]'), set()),
     "tables.kind": (lambda files: (files.pop("tables/scores.toml"), files.update({"tables/scores.sql": "-- columns = 'k string, n bigint'\nSELECT k, n FROM hourly"})), {"scores"}),
     "tables.reads": (_scores('reads = ["hourly"]'), {"scores"}),
     "tables.data": (_scores('data = "files"\ncolumns = "k string, n bigint"'), {"scores"}),

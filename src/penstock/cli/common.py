@@ -132,6 +132,15 @@ def open_warehouse(folder: Path) -> Warehouse:
         gc.enable()
 
 
+def service_parts() -> Any:
+    """What serves pages and the API: an extra that not everybody has."""
+    try:
+        from penstock.service import serve
+    except ModuleNotFoundError as error:
+        raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
+    return serve
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A sign of life for anything that takes longer than a second."""

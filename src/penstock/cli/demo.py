@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -55,6 +56,10 @@ class DemoClock(WallClock):
         # Time must not go back, should the preparation have taken longer than was thought.
         self._pace = (time.time_ns() // 1000, max(self._begin_us, self.now_us()), self.speed)
 
+    def rest(self) -> None:
+        """No feed delivers any more: from here on time passes as it does outside."""
+        self._pace = (time.time_ns() // 1000, self.now_us(), 1.0)
+
 
 def run_demo(
     folder: Path | None = None,
@@ -65,11 +70,13 @@ def run_demo(
     spark: SparkSession | None = None,
     network: Network | None = None,
     policy: str | None = None,
+    pages: Callable[[Warehouse], AbstractContextManager[object]] | None = None,
+    afterwards: Callable[[DemoSummary, Runtime], None] | None = None,
 ) -> DemoSummary:
     """Make the demo's project in a folder, deliver its feeds for so long, and follow them until nothing is left to do.
 
     Without a console nothing is shown. `network` replaces the feeds that are delivered by default, `policy` the default
-    policy.
+    policy. `pages` are open while it runs; `afterwards` is done at the end, with all of it still there.
     """
     began = time.monotonic()
     folder = folder or FOLDER
@@ -81,18 +88,23 @@ def run_demo(
     for delivery in network.history():
         deliver(folder, delivery)
     clock = DemoClock(speed, network.origin_us)
-    with Warehouse(folder, spark=spark, clock=clock) as warehouse, screen_for(console) as screen:
+    with Warehouse(folder, spark=spark, clock=clock) as warehouse, ExitStack() as shown:
+        screen = shown.enter_context(screen_for(console))
         with screen.working("Starting Spark"):
             _warm_up(warehouse.spark, folder)
         started = time.monotonic()
-        with warehouse.running() as runtime:
+        with warehouse.running() as runtime, pages(warehouse) if pages else nullcontext():
             demo = _Demo(runtime, network, deliveries, clock, screen, folder)
             demo.load_history()
             loaded = time.monotonic()
             demo.live()
-            return demo.summary(
-                (started - began, loaded - started, time.monotonic() - loaded, time.monotonic() - began)
-            )
+            ended = time.monotonic()
+            summary = demo.summary((started - began, loaded - started, ended - loaded, ended - began))
+            clock.rest()
+            shown.close()
+            if afterwards is not None:
+                afterwards(summary, runtime)
+            return summary
 
 
 def _warm_up(spark: SparkSession, folder: Path) -> None:

@@ -33,6 +33,7 @@ GROUPS = {
     "replicas": ("replicas",),
     "safety": ("backup", "restore", "move", "verify"),
     "serve": ("serve", "console", "token"),
+    "docs": ("docs",),
 }
 
 

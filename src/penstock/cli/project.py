@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json
+from penstock.cli.common import JsonOption, ProjectOption, err, errors_told, out, print_json, service_parts
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.app import Warehouse
+    from penstock.cli.netops.screen import DemoSummary
+    from penstock.engine.runtime import Runtime
 
 
 def register(app: typer.Typer) -> None:
@@ -60,14 +68,49 @@ def demo(
     folder: Annotated[Path | None, typer.Argument(help="Where to make the demo's project.")] = None,
     seconds: Annotated[float, typer.Option(help="How long the feeds deliver.")] = 60.0,
     speed: Annotated[float, typer.Option(help="How much faster than real time the feeds run.")] = 60.0,
+    console: Annotated[
+        bool, typer.Option(help="Serve the pages, also after the last update, until it is stopped.")
+    ] = True,
+    port: Annotated[int, typer.Option(help="Of the pages; 0 for any free one.", min=0, max=65535)] = 0,
     json: JsonOption = False,
 ) -> None:
-    """A network-operations warehouse, live: feeds with late files and an outage, a dozen tables."""
+    """A network-operations warehouse, live: feeds with late files and an outage, a dozen tables, and pages to look at."""
     from penstock.cli.demo import render_summary, run_demo
+    from penstock.cli.run import stop_on_signals
 
-    with errors_told():
-        summary = run_demo(folder, seconds=seconds, speed=speed, console=err)
+    def tell(summary: DemoSummary) -> None:
         if json:
             print_json(summary)
         else:
             out.print(render_summary(summary))
+
+    def stay(summary: DemoSummary, runtime: Runtime) -> None:
+        tell(summary)
+        err.print("\nThe pages stay until Ctrl-C. No feed delivers any more, so that tables grow stale from now on.")
+        stop_on_signals(runtime)
+        runtime.run()
+
+    @contextmanager
+    def pages(warehouse: Warehouse) -> Iterator[None]:
+        with service.watched(warehouse, port=port) as server:
+            server.start()
+            err.print(f"Look at it: {server.url}", markup=False)
+            yield
+
+    with errors_told():
+        shown = console and not json
+        try:
+            service: Any = service_parts() if shown else None
+        except PenstockError as error:
+            err.print(f"There are no pages to look at: {error}", markup=False)
+            shown = False
+        summary = run_demo(
+            folder,
+            seconds=seconds,
+            speed=speed,
+            console=err,
+            pages=pages if shown else None,
+            afterwards=stay if shown else None,
+        )
+        if not shown:
+            tell(summary)

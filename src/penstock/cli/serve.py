@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -17,6 +17,7 @@ from penstock.cli.common import (
     open_warehouse,
     out,
     print_json,
+    service_parts,
     tell_zone,
     working,
 )
@@ -47,7 +48,7 @@ def serve(
 ) -> None:
     """Keep the tables fresh and answer queries over HTTP, in one process."""
     with errors_told(), open_warehouse(project) as warehouse:
-        service = _service()
+        service = service_parts()
         try:
             service.check_door(warehouse, host)
         except service.NoToken as error:
@@ -84,7 +85,7 @@ def console(
 ) -> None:
     """Look at the project in a browser, whether or not a process runs it. Nothing is made fresh by that."""
     with errors_told(), open_warehouse(project) as warehouse:
-        watched = _service().watched
+        watched = service_parts().watched
         with watched(warehouse, host, port) as server:
             if json:
                 print_json({"url": server.url})
@@ -93,14 +94,6 @@ def console(
                 if not warehouse.has_runner:
                     err.print("Nobody keeps its tables fresh now; `penstock serve` or `penstock run` does")
             server.run()
-
-
-def _service() -> Any:
-    try:
-        from penstock.service import serve as service
-    except ModuleNotFoundError as error:
-        raise PenstockError(f"{error.name} is not installed; type: pip install 'penstock[serve]'") from None
-    return service
 
 
 @token.command("add")

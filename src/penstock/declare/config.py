@@ -137,6 +137,8 @@ class FeedConfig(Strict):
     queue: Queue | None = None
     keep_versions: Count | None = None
     keep_days: Positive | None = None
+    owner: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def widths(self) -> list[int]:
@@ -160,6 +162,8 @@ OF_TABLE = (
     "queue",
     "keep_versions",
     "keep_days",
+    "owner",
+    "tags",
 )
 
 
@@ -199,6 +203,9 @@ class TableConfig(Strict):
     patience: Duration | None = None
     # What an hour costs by which late work of it comes later, in seconds of updates; None for what the project says.
     late_cost: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
+    # For readers of the docs: whom to ask, and words to find it by.
+    owner: str = ""
+    tags: tuple[str, ...] = ()
     # When its old partitions are stated anew: what is made from it may wait for that.
     restated: RestatedTimes | None = None
     # How long reasons to update it are collected after the first of them.

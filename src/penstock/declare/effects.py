@@ -39,6 +39,7 @@ _SERVE = Entry("nothing", "from the next start of `penstock serve` on it decides
 _QUERIES = Entry("nothing", "from now on it decides how queries are answered")
 _LOG = Entry("nothing", "from the next start on it decides what is logged, and where")
 _FLOWS = Entry("nothing", "from now on it decides how flows run; their rows are the same")
+_DOCS = Entry("nothing", "the console and `penstock docs build` show it")
 _VERSIONS = Entry("comes", "old versions that need not be kept go with the next upkeep")
 _FILES_AGAIN = Entry("anew", "its files are read again")
 _EDGE = Entry(
@@ -168,6 +169,8 @@ EFFECTS: Mapping[str, Entry] = {
     "tables.late_cost": _SCHEDULING,
     "tables.restated": _SCHEDULING,
     "tables.queue": _SCHEDULING,
+    "tables.owner": _DOCS,
+    "tables.tags": _DOCS,
     "tables.kind": Entry("anew", "nothing of what it held before stays; whoever makes it makes all of it"),
     "tables.reads": Entry("anew", "nothing of what was read before stays"),
     "tables.data": Entry("anew", "it is handed over again from where its rows are now"),
