@@ -15,7 +15,7 @@ import typer
 from penstock.cli.common import JsonOption, ProjectOption, errors_told, open_warehouse, out, print_json
 from penstock.declare.warehouse import Definitions
 from penstock.errors import PenstockError
-from penstock.service.pictures import described, graph_picture
+from penstock.service.page_data import described, graph_picture
 
 docs = typer.Typer(help="The docs of the warehouse: tables, columns, lineage.", no_args_is_help=True)
 # So that nothing is written over that this command did not write.
