@@ -12,7 +12,8 @@ import pytest
 
 from penstock.declare.sql.facts import SqlProblem
 from penstock.declare.sql.read import read_query
-from penstock.engine.desk.query_process import ProcessSettings, QueryEnded, QueryFailed, QueryProcess
+from penstock.engine.desk import query_process
+from penstock.engine.desk.query_process import ProcessSettings, QueryEnded, QueryFailed, QueryProcess, _worked_s
 from penstock.engine.desk.question import PinnedTable, Question
 from penstock.model.schema import Column
 from tests.waiting import until
@@ -94,6 +95,37 @@ def test_it_answers_and_is_not_told_secrets(started: QueryProcess, tmp_path: Pat
     assert filed.files and filed.count == 2000 and all(file.exists() for file in filed.files)
     secrets = [(Path("/proc") / str(pid) / "environ").read_bytes() for pid in group(started)]
     assert len(secrets) >= 2 and not any(b"s3cret" in one for one in secrets)
+
+
+def test_the_first_query_is_nobodys(started: QueryProcess, tmp_path: Path) -> None:
+    """As it takes ten times as long, it was late, killed for it, and the next one began as cold."""
+    took = []
+    for number in range(2):
+        before = _worked_s(started._process.pid)
+        started.answer(question(tmp_path, f"select count(*) as n{number}, sum(id) as s from ids"))
+        took.append(_worked_s(started._process.pid) - before)
+    assert before > 1 and took[0] < 4 * took[1] + 0.5
+
+
+def test_who_is_cancelled_has_time_to_stop(
+    started: QueryProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is busy with something else does not get to work in a second; what works on for a second is killed."""
+    monkeypatch.setattr(query_process, "GRACE_S", 0.05)
+    monkeypatch.setattr(query_process, "_LONGEST_GRACE_S", 1e9)
+    worked, looked = [0.0], []
+
+    def said(group: int) -> float:
+        looked.append(group)
+        return worked[0]
+
+    monkeypatch.setattr(query_process, "_worked_s", said)
+    started._running = "a-group"
+    started.cancel("a-group")
+    until(lambda: len(looked) > 3, "some looks")
+    assert started.is_alive
+    worked[0] = 1.0
+    until(lambda: not started.is_alive, "the end")
 
 
 def test_what_does_not_stop_is_ended(started: QueryProcess, tmp_path: Path) -> None:

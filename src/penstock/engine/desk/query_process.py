@@ -21,8 +21,10 @@ from penstock.engine.desk.query_worker import received, rows_heard, send
 from penstock.engine.desk.question import Question, ResultRows
 from penstock.errors import PenstockError
 
-# So long a query that was cancelled may take to end by itself.
+# So much work a query that was cancelled may take to end by itself, and so long where the machine is too busy for that. A process that is killed
+# has to start again, which is more work than most queries are.
 GRACE_S = 1.0
+_LONGEST_GRACE_S = 5.0
 _STARTING_S = 600.0
 _LOOK_S = 1.0
 # What a query process is told of the environment: enough to start Java and Python. Passwords of stores are often in there.
@@ -98,13 +100,20 @@ class QueryProcess:
     def cancel(self, group: str) -> None:
         with suppress(QueryEnded):
             self._tell({"cancel": group})
-        timer = threading.Timer(GRACE_S, self._end_if, (group,))
+        self._look_later(group, _worked_s(self._process.pid), monotonic())
+
+    def _look_later(self, group: str, worked_s: float, since_s: float) -> None:
+        timer = threading.Timer(GRACE_S, self._end_if, (group, worked_s, since_s))
         timer.daemon = True
         timer.start()
 
-    def _end_if(self, group: str) -> None:
+    def _end_if(self, group: str, worked_s: float, since_s: float) -> None:
         with self._writing:
-            if self._running == group:
+            if self._running != group:
+                return
+            if _worked_s(self._process.pid) - worked_s < GRACE_S and monotonic() - since_s < _LONGEST_GRACE_S - GRACE_S:
+                self._look_later(group, worked_s, since_s)
+            else:
                 self._kill("it did not stop when it was told to")
 
     def close(self) -> None:
@@ -173,3 +182,22 @@ def _size(folder: Path | None) -> int:
         with suppress(OSError):  # it is gone
             total += path.lstat().st_size
     return total
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _worked_s(group: int) -> float:
+    """The work that a group of processes has done; where the system does not say, as if it worked all the time."""
+    total = 0
+    try:
+        entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    except OSError:
+        return monotonic()
+    for entry in entries:
+        with suppress(OSError, ValueError, IndexError):  # it is gone
+            # The name of a program may have any character, also a bracket.
+            told = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(told[2]) == group:
+                total += int(told[11]) + int(told[12])
+    return total / _TICKS
