@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from penstock.control.events import BackfillRequested
+from penstock.control.events import BackfillRequested, FeedPaused, UpdateFailed
 from penstock.control.views.explain import explain
 from penstock.control.views.requests import requests
 from penstock.control.views.status import status
@@ -141,6 +141,20 @@ def test_a_file_that_gets_other_content_while_it_waits_came_when_it_first_came()
     assert made(world) == {"child": 1}
 
 
+def test_a_file_that_got_other_content_still_came_when_it_first_came_once_it_is_loaded() -> None:
+    """Also for who hears of it by one way, and of a request that came between the two contents by another."""
+    world = warehouse([base("a"), base("b"), view("b2", "b"), view("child", "a", "b2")])
+    late_file(world, "fb")
+    (uri,) = world.state.tables["b"].files
+    world.emit(BackfillRequested(world.tick(), "child", ((DAY_1, DAY_1 + DAY_US),)))
+    world.deliver("fb", world.new_rows([DAY_1 + HOUR_US]), uri)
+    start_all(world)
+    finish(world, "b")
+    assert {start.job.table for start in world.decide()} == {"b2"}
+    run(world)
+    assert made(world) == {"b2": 1, "child": 1}
+
+
 def test_a_file_that_is_rewritten_again_and_again_does_not_keep_a_queue_open() -> None:
     world = warehouse([base("a", queue_us=10 * MINUTE_US)])
     late_file(world, "fa")
@@ -183,6 +197,26 @@ def test_nobody_waits_for_files_of_a_table_that_failed_or_of_a_feed_that_is_paus
                 if start.job.table == "b":
                     world.start(start)
     assert "child" in {start.job.table for start in world.decide()}
+
+
+def test_nobody_waits_for_what_is_asked_of_a_table_whose_feed_is_paused() -> None:
+    world = warehouse([base("a"), base("b"), view("child", "a", "b")])
+    world.emit(FeedPaused(world.tick(), "fb"))
+    for table in "ba":
+        world.emit(BackfillRequested(world.tick(), table, ((DAY_1, DAY_1 + DAY_US),)))
+    assert run(world, wake=False) == ["a", "child"]
+
+
+def test_nobody_waits_for_a_table_that_is_made_with_one_that_failed() -> None:
+    tables = [base("a"), view("b", "a", group="g"), view("c", "a", group="g"), view("child", "a", "b")]
+    world = warehouse(tables)
+    world.emit(BackfillRequested(world.tick(), "c", ((DAY_1, DAY_1 + DAY_US),)))
+    start_all(world)
+    (job,) = world.running
+    world.running.clear()
+    world.emit(UpdateFailed(world.tick(), job, "c", "no luck", 1.0, final=True))
+    late_file(world, "fa")
+    assert run(world, wake=False) == ["a", "child"]
 
 
 def test_a_load_that_takes_very_long_is_not_waited_for_forever() -> None:
@@ -427,6 +461,68 @@ def test_a_queue_whose_length_is_chosen_takes_what_targets_leave() -> None:
             late_file(world, "fa", 1)
             assert run(world) == ["a", "child"]
             assert made(world) == {"child": 2}
+
+
+def test_what_runs_is_waited_for_though_more_is_collected_behind_it() -> None:
+    world = warehouse([base("a"), base("b", queue_us=AUTO), view("child", "a", "b", target_us=10 * MINUTE_US)])
+    for table in world.state.tables.values():
+        table.cost.spread_s, table.cost.alpha_s, table.cost.beta_s = 0.1, 1.0, 0.0
+    late_file(world, "fb")
+    assert not world.decide()
+    world.now = world.controller.wake_at_us
+    start_all(world)
+    late_file(world, "fa")
+    start_all(world)
+    late_file(world, "fb", 1)
+    assert {job.table for job, _, _ in world.running.values()} == {"a", "b"}
+    finish(world, "a")
+    assert "child" not in {start.job.table for start in world.decide()}
+    finish(world, "b")
+    assert "child" in {start.job.table for start in world.decide()}
+
+
+def test_a_wait_for_overtaking_changes_is_not_over_before_a_queue_on_their_way() -> None:
+    """The child has heard of the file of a when that of b comes, which is in b at once and in c after twenty minutes."""
+    tables = [base("a"), base("b"), view("c", "b", queue_us=20 * MINUTE_US), view("child", "a", "b", "c")]
+    world = warehouse(tables)
+    world.emit(BackfillRequested(world.tick(), "child", ((DAY_1, DAY_1 + DAY_US),)))
+    start_all(world)
+    for table in "ab":
+        late_file(world, f"f{table}")
+        start_all(world)
+        finish(world, table)
+    finish(world, "child")
+    run(world)
+    assert made(world) == {"c": 1, "child": 2}
+
+
+def test_who_makes_a_table_for_us_is_told_what_it_no_longer_waits_for() -> None:
+    world = warehouse([base("a"), base("b"), view("child", "a", "b", external="files")])
+    for feed in ("fa", "fb"):
+        late_file(world, feed)
+    start_all(world)
+    finish(world, "a")
+    assert not world.decide()
+    world.now = world.controller.wake_at_us
+    (order,) = world.decide()
+    assert order.job.table == "child" and order.why.endswith("it waited long enough for what comes through b")
+
+
+def test_new_rows_at_the_edge_do_not_wait_with_what_is_patient() -> None:
+    """Also where the partition at the edge is to be made anew."""
+    world = warehouse([base("a"), base("b"), view("child", "a", "b", patience_us=HOUR_US)])
+    for table in world.state.tables.values():
+        table.cost.spread_s, table.cost.alpha_s, table.cost.beta_s = 0.1, 1.0, 0.0
+    tables = [replace(t, logic="y") if t.name == "child" else t for t in world.tables.values()]
+    for feed in ("fa", "fb"):
+        world.deliver(feed, world.new_rows([DAY_1 + 4 * DAY_US]))
+    start_all(world)
+    for table in "ab":
+        finish(world, table)
+    world.declare(list(world.feeds.values()), tables)
+    world.deliver("fb", world.new_rows([DAY_1 + HOUR_US]))
+    (start,) = [start for start in world.decide() if start.job.table == "child"]
+    assert start.job.pieces[-1].end_us > DAY_1 + 4 * DAY_US
 
 
 def test_a_queue_does_not_keep_a_deadline_waiting() -> None:

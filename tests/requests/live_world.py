@@ -119,6 +119,8 @@ class LiveDriver:
         # New rows at the edge in between, where no table reads all of it.
         flowing = all(table.partition != "none" for table in self.shape.graph.tables.values())
         self.advances = flowing and rng.random() < 0.7
+        # The days that each content of a file has rows in.
+        self.days: dict[tuple[str, str], frozenset[int]] = {}
         # The changes that came before the newest rows at the edge.
         self.before_advance = 0
         self.found: Counter[str] = Counter()
@@ -231,19 +233,24 @@ class LiveDriver:
         state, newest = self.world.state.tables[name], self.world.newest
         loading = {file.uri for file in state.running.job.files} if state.running is not None else set()
         known = sorted({uri for uri, _ in self.of_file if uri in newest and uri.startswith(f"{feed}/")})
-        if what < 0.2:  # of what was never loaded, nothing can be taken back
+        pending = loading | set(state.files)
+        if what < 0.2:
+            # Of what was never loaded, nothing can be taken back; and what a correction that waits was to take out would go with it.
             known = [
                 uri
                 for uri in known
                 if any(each.loaded_by for (other, _), each in self.world.delivered.items() if other == uri)
+                and (uri not in pending or self.days[self.newest(uri)] == self.of_file[self.newest(uri)].numbers)
             ]
         uri = self.rng.choice(known) if known and what < 0.4 else None
-        old = Change() if uri is None else self.of_file[uri, newest[uri].file.checksum]
+        old = Change() if uri is None else self.of_file[self.newest(uri)]
+        if uri is not None and uri not in pending:  # what it held and does not hold any more is out already
+            old = replace(old, numbers=self.days[self.newest(uri)])
         withdrawn = uri is not None and what < 0.2
         changed = old.numbers if withdrawn else old.numbers | set(numbers)
         new = Change(1 << self.checker.changed(name, sorted(changed)), changed)
         # What it said may never be loaded, and what it says now takes its place: in all days, for else nothing may change in some.
-        if uri in state.files or uri in loading:
+        if uri in pending:
             new |= old
             numbers = sorted(new.numbers)
         if withdrawn:
@@ -253,7 +260,11 @@ class LiveDriver:
         times = [(FIRST + n) * DAY_US + self.rng.randrange(1, DAY_US) for n in numbers]
         self.world.deliver(feed, self.world.new_rows(times), uri)
         uri = uri or next(reversed(newest))
-        self.of_file[uri, newest[uri].file.checksum] = new
+        self.of_file[self.newest(uri)] = new
+        self.days[self.newest(uri)] = frozenset(numbers)
+
+    def newest(self, uri: str) -> tuple[str, str]:
+        return uri, self.world.newest[uri].file.checksum
 
     def other_logic(self, name: str) -> None:
         numbers = self.shape.partitions[name]

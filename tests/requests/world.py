@@ -161,10 +161,10 @@ class Checker:
         by one way only may be `excused`."""
         self.gave_up(name, list(own))
         made = {}
-        for n, new in own.items():
+        for n, brought in own.items():
             key = (name, n)
             self.updates += 1
-            mine = self.own[key] = self.own.get(key, 0) | (new & self.origin.get(key, 0))
+            mine = self.own[key] = self.own.get(key, 0) | (brought & self.origin.get(key, 0))
             submitted = (1 << self.changes) - 1
             everywhere, somewhere, read = mine | submitted & ~self.origin.get(key, 0), mine, []
             for source in self.shape.inputs[key]:

@@ -248,7 +248,7 @@ class Controller:
             job = build_job(state, state.tables[name], self.orders[name], number)
             moved = [source for source, version in job.inputs if version > state.tables[name].snapshot]
             why = f"reads {', '.join(moved)}, which changed" if moved else "is to be made again"
-            found.append(StartUpdate(job, -number, why, state.now_us))
+            found.append(StartUpdate(job, -number, why + self._no_more(name), state.now_us))
         return found
 
     def _first_who_is_awaited(self, starts: Sequence[Start], free: int) -> Sequence[Start]:
@@ -279,13 +279,14 @@ class Controller:
 
     def _because(self, start: Start) -> str:
         hurry = self.ready[start.table].awaited_us is not None
-        why = guard.reason(start)
-        waited = sorted(
-            {each for name in self.state.graph.grouped_with(start.table) for each in self._waited.get(name, ())}
-        )
-        if waited:
-            why += f"; it waited long enough for what comes through {', '.join(waited)}"
+        why = guard.reason(start) + self._no_more(start.table)
         return f"is what a query waits for; it {why}" if hurry else why
+
+    def _no_more(self, name: str) -> str:
+        """For what an update does not wait any more."""
+        tables = self.state.graph.grouped_with(name)
+        waited = sorted({each for one in tables for each in self._waited.get(one, ())})
+        return f"; it waited long enough for what comes through {', '.join(waited)}" if waited else ""
 
     def _refresh(self) -> None:
         """Ask again about the tables that an event touched, those with late work below them, and those whose pause or

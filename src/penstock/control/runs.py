@@ -187,7 +187,6 @@ class Runs:
         if job.files:
             for uri in {file.uri for file in job.files}.difference(state.files):
                 state.again.discard(uri)
-                state.came.pop(uri, None)
             newest = max(file.arrived_us for file in job.files)
             state.last_arrival_us = max(newest, state.last_arrival_us or BEGIN_US)
         for publication in event.publications:
@@ -199,6 +198,8 @@ class Runs:
             ):
                 self._published(self.ledger.tables[publication.table], publication, job, event.at_us)
                 self._followed(self.ledger.tables[publication.table], state)
+        for uri in state.came.keys() - state.files.keys():
+            del state.came[uri]
         self._reload(state, event)
         self.files.keep_promises(state, event.at_us)
         if state.redefined:

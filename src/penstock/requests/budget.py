@@ -198,11 +198,13 @@ def deadline_us(state: RequestView, piece: Piece, chain: Below | None) -> int:
 
 
 def pass_us(state: RequestView, name: str) -> int:
-    """How long two changes take to come through all tables above, one after the other."""
+    """How long two changes take to come through all tables above, one after the other; also where they are collected on the way."""
     graph = state.graph
     found: dict[str, Duration] = {}
     for other in sorted(graph.ancestors[name], key=graph.rank.__getitem__):
         above = [found[edge.source] for edge in graph.into[other] if edge.source in found and edge.source != other]
-        found[other] = longest(above) + run_time(state, other)
+        spec = graph.tables[other]
+        collects_us = max(spec.queue_us, spec.patience_us or 0)
+        found[other] = longest(above) + Duration(collects_us / SECOND_US) + run_time(state, other)
     takes = longest(found.values())
     return max(OVERTAKING_US, int(2 * takes.at_most_s() * SECOND_US))

@@ -110,6 +110,10 @@ class InFlight:
                 found.since.add(edge.map.affected(PartitionSet(((start, end),))), at_us)
         return found
 
+    def _has_failed(self, table: TableState) -> bool:
+        """Whether it failed, or one with which it is made."""
+        return any(self._state.tables[name].failed for name in self._state.graph.grouped_with(table.table.name))
+
     def _is_published(self, table: TableState, need: Need) -> bool:
         """Whether others may contain what is to be made: a change of a source, or a request that is made in parts."""
         if need.changed and not table.table.is_origin:
@@ -127,18 +131,19 @@ class InFlight:
         if known is not None:
             return known
         table = state.tables[name]
-        if table.table.is_base if self._published_only else table.failed:
+        if table.table.is_base if self._published_only else self._has_failed(table):
             found = Moving()  # of a failed table nothing will come, so nobody waits for it
         else:
             found = self._inputs(table, lambda _: any_change)
-            collects = not self._published_only and is_open(state, table)
-            for start, end, need in _work(table, self._published_only):
-                if (need.late or any_change) and not collects:
+            # Of what a window collects, and of what nobody is going to do while the feed is paused, only that counts which runs.
+            waits = self._published_only or not (is_open(state, table) or state.paused(table) is not None)
+            for start, end, need in _work(table, waits=waits, held=self._published_only):
+                if need.late or any_change:
                     published_us = need.at_us if self._is_published(table, need) else END_US
                     dates = Dates(need.oldest_us, END_US, published_us, bool(need.requests))
                     found.since.add(PartitionSet(((start, end),)), dates)
                     found.by.add(name)
-            arrived_us = None if self._published_only or collects else _not_loaded(state, table)
+            arrived_us = None if self._published_only else _not_loaded(state, table, waits=waits)
             if arrived_us is not None:
                 found.since.add(EVERYTHING, Dates(arrived_us=arrived_us))
                 found.by.add(name)
@@ -151,8 +156,9 @@ class InFlight:
         return found
 
 
-def _work(table: TableState, held: bool) -> Iterable[tuple[int, int, Need]]:
-    yield from table.needs.pieces()
+def _work(table: TableState, *, waits: bool, held: bool) -> Iterable[tuple[int, int, Need]]:
+    if waits:
+        yield from table.needs.pieces()
     if held:  # nobody waits for what nobody is going to do
         yield from table.held.pieces()
     if table.running is not None:
@@ -160,15 +166,14 @@ def _work(table: TableState, held: bool) -> Iterable[tuple[int, int, Need]]:
             yield piece.start_us, piece.end_us, piece.need
 
 
-def _not_loaded(state: RequestView, table: TableState) -> int | None:
+def _not_loaded(state: RequestView, table: TableState, *, waits: bool) -> int | None:
     """When the first of the files came that a base table has to load or is loading; None if there is none that somebody
     should wait for."""
-    loading = table.running.job.files if table.running is not None else ()
-    if not (table.files or loading) or state.paused(table) is not None:
-        return None
-    if table.running is None and (state.deferred_until(table) or 0) > state.now_us:
+    running = table.running
+    loading = running.job.files if running is not None else ()
+    if running is None and (state.deferred_until(table) or 0) > state.now_us:
         return None  # nobody is going to load them soon
-    return table.since_us((*table.first_files, *loading))
+    return table.since_us((*table.first_files, *loading) if waits else loading)
 
 
 class Unsettled(NamedTuple):
