@@ -235,12 +235,12 @@ class LiveDriver:
         known = sorted({uri for uri, _ in self.of_file if uri in newest and uri.startswith(f"{feed}/")})
         pending = loading | set(state.files)
         if what < 0.2:
-            # Of what was never loaded, nothing can be taken back; and what a correction that waits was to take out would go with it.
+            # Of what was never loaded, nothing can be taken back; and where a correction waits, only that is changed which is loaded.
+            held = {uri: self.loaded_days(uri) for uri in known}
             known = [
                 uri
                 for uri in known
-                if any(each.loaded_by for (other, _), each in self.world.delivered.items() if other == uri)
-                and (uri not in pending or self.days[self.newest(uri)] == self.of_file[self.newest(uri)].numbers)
+                if held[uri] and (uri not in pending or held[uri] == self.of_file[self.newest(uri)].numbers)
             ]
         uri = self.rng.choice(known) if known and what < 0.4 else None
         old = Change() if uri is None else self.of_file[self.newest(uri)]
@@ -262,6 +262,13 @@ class LiveDriver:
         uri = uri or next(reversed(newest))
         self.of_file[self.newest(uri)] = new
         self.days[self.newest(uri)] = frozenset(numbers)
+
+    def loaded_days(self, uri: str) -> frozenset[int]:
+        """The days in which the table has rows of a file now."""
+        contents = [
+            checksum for (each, checksum), found in self.world.delivered.items() if each == uri and found.loaded_by
+        ]
+        return self.days[uri, contents[-1]] if contents else frozenset()
 
     def newest(self, uri: str) -> tuple[str, str]:
         return uri, self.world.newest[uri].file.checksum
