@@ -13,17 +13,12 @@ from typing import Literal, NamedTuple
 from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
-    FeedCameBack,
-    FeedPaused,
-    FeedWentOut,
     GuaranteeRenewed,
     GuaranteeVoided,
-    RunStarted,
     UpdateFinished,
     UpdateStarted,
 )
 from penstock.control.premises import UNEXPLAINED, PremiseWatch
-from penstock.control.views.recovery import recoveries
 from penstock.scheduling.recovery.modes import Modes
 
 What = Literal["tardiness", "response", "staleness", "recovery", "after recovery"]
@@ -46,13 +41,6 @@ class _Job(NamedTuple):
     deadline_us: int
 
 
-class _Recovers(NamedTuple):
-    since_us: int
-    latest_us: int
-    # How stale it may be from then on.
-    most_us: int
-
-
 @dataclass
 class Audit:
     controller: Controller
@@ -62,7 +50,6 @@ class Audit:
     voided: list[GuaranteeVoided] = field(default_factory=list)
     broken: list[Margin | GuaranteeVoided] = field(default_factory=list)
     _jobs: dict[str, _Job] = field(default_factory=dict)
-    _recover: dict[str, _Recovers] = field(default_factory=dict)
 
     def before(self, event: Event) -> None:
         if isinstance(event, UpdateFinished):
@@ -80,16 +67,6 @@ class Audit:
             self.voided.append(event)
             if UNEXPLAINED in event.because:
                 self.broken.append(event)
-            if event.extent != "outage":
-                self._recover.clear()
-        elif isinstance(event, FeedWentOut | FeedPaused | RunStarted):
-            self._recover.clear()
-        elif isinstance(event, FeedCameBack):
-            bounds, known = self.premises.bounds(), self.controller.state.graph.updated_as
-            for one in recoveries(self.controller.state, event.at_us):
-                if one.latest_end_us is not None and known[one.table] in bounds:
-                    most = bounds[known[one.table]].recovered_us
-                    self._recover[one.table] = _Recovers(event.at_us, one.latest_end_us, most)
 
     def _use(self, table: str, what: What, part: float, at_us: int) -> None:
         margin = self.margins.setdefault((table, what), Margin(table, what))
@@ -107,7 +84,7 @@ class Audit:
             if table is None or table.edge_us is None:
                 continue
             name, stale = table.table.name, event.at_us - table.edge_us
-            bound, recovers = promised.get(state.graph.updated_as[name]), self._recover.get(name)
+            bound, recovers = promised.get(state.graph.updated_as[name]), self.premises.recovers.get(name)
             if bound is not None:
                 self._use(name, "staleness", stale / bound.staleness_us, event.at_us)
             if recovers is not None and event.at_us > recovers.latest_us:

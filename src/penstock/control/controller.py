@@ -413,6 +413,11 @@ class Controller:
         """That of a policy that follows what happens."""
         return self._memory
 
+    @property
+    def able_us(self) -> Mapping[str, int]:
+        """Since when tables with work could start that were held up before."""
+        return self._able_us
+
     def ready_now(self) -> ReadyJobs:
         self._refresh()
         return self.ready

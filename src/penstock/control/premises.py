@@ -19,7 +19,9 @@ from penstock.control.controller import Controller
 from penstock.control.events import (
     Event,
     FaultMet,
+    FeedCameBack,
     FeedPaused,
+    FeedResumed,
     FeedWentOut,
     FileArrived,
     GuaranteeRenewed,
@@ -34,8 +36,8 @@ from penstock.control.events import (
 )
 from penstock.control.promises import EXTENTS
 from penstock.control.readiness import blocked
-from penstock.control.views.recovery import doubts, how_known
-from penstock.model.time import format_duration, format_instant
+from penstock.control.views.recovery import doubts, how_known, recoveries
+from penstock.model.time import END_US, format_duration, format_instant
 from penstock.requests.job import Job
 from penstock.requests.tablestate import lag_us
 from penstock.scheduling.recovery.bounds import Model, RecoveryBound
@@ -66,6 +68,14 @@ class _Pace:
     gap_us: int = 0
 
 
+class Recovers(NamedTuple):
+    """What is promised of a recovery: by when it is over, and how stale the table is from then on at most."""
+
+    since_us: int
+    latest_us: int
+    most_us: int
+
+
 class PremiseWatch:
     def __init__(self, controller: Controller) -> None:
         self.controller = controller
@@ -79,9 +89,12 @@ class PremiseWatch:
         # Of tables that are promised something, since when; what they are made from must be so before.
         self._since_us: dict[str, int] = {}
         self._took_all: dict[str, int] = {}
+        # Recoveries that are promised.
+        self.recovers: dict[str, Recovers] = {}
         self._model: tuple[object, Model] | None = None
         self._bounds: tuple[Model, dict[str, RecoveryBound]] | None = None
         self._stale_at_us = 0
+        self._late_at_us = 0
 
     # What is promised
 
@@ -129,6 +142,9 @@ class PremiseWatch:
         model = self.model
         if model is None:
             return
+        over = isinstance(event, GuaranteeVoided) and event.extent != "outage"
+        if over or isinstance(event, FeedWentOut | FeedPaused | RunStarted | WarehouseDeclared):
+            self.recovers.clear()
         if isinstance(event, RunStarted | WarehouseDeclared):
             self._limits.clear()
             self._pace.clear()
@@ -141,6 +157,12 @@ class PremiseWatch:
                 self._break(None, f"{event.part} was not available: {event.reason}")
         elif isinstance(event, FileArrived):
             self._arrived(event, model)
+        elif isinstance(event, FeedCameBack | FeedResumed):
+            bounds, known = self.bounds(), self.controller.state.graph.updated_as
+            for one in recoveries(self.controller.state, event.at_us):
+                if one.latest_end_us is not None and known[one.table] in bounds:
+                    most = bounds[known[one.table]].recovered_us
+                    self.recovers[one.table] = Recovers(event.at_us, one.latest_end_us, most)
         elif isinstance(event, FeedWentOut | FeedPaused):
             for name in self.controller.state.graph.fed_by.get(event.feed, ()):
                 how = "is out" if isinstance(event, FeedWentOut) else "is paused"
@@ -243,7 +265,25 @@ class PremiseWatch:
             edge = state.tables[name].edge_us
             if edge is not None:
                 times.append(edge + bound.staleness_us + 1)
+        for name, promised in self.recovers.items():
+            times.append(max(promised.latest_us, (state.tables[name].edge_us or 0) + promised.most_us) + 1)
+        if self.model is not None and not any(each.extent == "all" for each in state.void.values()):
+            self._late_at_us = min(self._ends_us().values(), default=END_US)
+            times.append(self._late_at_us + 1)
         return min(times, default=None)
+
+    def _ends_us(self) -> dict[str, int]:
+        """By when released updates end at the latest, by their deadlines. What is held up is told of otherwise."""
+        found: dict[str, int] = {}
+        modes, able, ready = self._modes, self.controller.able_us, self.controller.ready_now()
+        for name, bound in self.bounds().items():
+            progress = modes[name]
+            if not (progress.runs or progress.waits) or progress.last is None:
+                continue
+            if progress.runs or (name in ready and not ready[name].upkeep):
+                release, deadline = progress.last
+                found[name] = deadline + max(0, able.get(name, 0) - release) + bound.tardiness_us
+        return found
 
     def happened(self, now_us: int) -> list[Event]:
         """Guarantees that are void from now on, and those that hold again. Their events must be folded before it is asked again."""
@@ -294,6 +334,14 @@ class PremiseWatch:
             if not self._can_start(choice.table):
                 why = blocked(state, state.tables[choice.table]) or "what it reads is about to change"
                 self._break(choice.table, f"an update of `{choice.table}` cannot start: {why}")
+        if now_us > self._late_at_us:
+            ends = self._ends_us()
+            for name in (each for each, us in ends.items() if now_us > us):
+                self._break(None, f"an update of `{name}` is later than it can be though {UNEXPLAINED}")
+        for name, promised in self.recovers.items():
+            edge = state.tables[name].edge_us
+            if now_us > promised.latest_us and edge is not None and now_us - edge > promised.most_us:
+                self._break(name, f"`{name}` has not recovered by the time that was proven though {UNEXPLAINED}")
         if now_us > self._stale_at_us:
             self._stale_at_us = self._stale(now_us)
 
