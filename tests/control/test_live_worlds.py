@@ -11,8 +11,8 @@ from penstock.sim.runtime import Simulation
 from tests.control.live_worlds import Live, lived, world
 
 
-def check(seed: int) -> Audit:
-    audit = lived(seed)
+def check(seed: int, *, everything: bool = False) -> Audit:
+    audit = lived(seed, everything=everything)
     assert not audit.broken, f"world {seed}: {audit.broken[:5]}"
     return audit
 
@@ -29,11 +29,17 @@ def test_what_is_promised_holds() -> None:
     assert any("did not come to its end" in event.because for seen in found for event in seen.voided)
 
 
+def test_what_is_promised_holds_with_everything_on() -> None:
+    found = [check(seed, everything=True) for seed in [*range(16), 510015, 510057]]
+    assert sum("staleness" in kinds(seen) for seen in found) > 10
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("hundred", range(10, 110))
-def test_what_is_promised_holds_in_many_more(hundred: int) -> None:
+@pytest.mark.parametrize("everything", [False, True])
+def test_what_is_promised_holds_in_many_more(hundred: int, everything: bool) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
-        check(seed)
+        check(seed, everything=everything)
 
 
 def test_updates_that_take_longer_than_declared_are_told_before_a_bound_is_exceeded() -> None:

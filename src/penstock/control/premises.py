@@ -89,6 +89,8 @@ class PremiseWatch:
         # Of tables that are promised something, since when; what they are made from must be so before.
         self._since_us: dict[str, int] = {}
         self._took_all: dict[str, int] = {}
+        # When something of a table last broke, or what had was over: what an update took that began before says nothing.
+        self._broke_us: dict[str, int] = {}
         # Recoveries that are promised.
         self.recovers: dict[str, Recovers] = {}
         self._model: tuple[object, Model] | None = None
@@ -158,6 +160,8 @@ class PremiseWatch:
         elif isinstance(event, FileArrived):
             self._arrived(event, model)
         elif isinstance(event, FeedCameBack | FeedResumed):
+            for name in self.controller.state.graph.fed_by.get(event.feed, ()):
+                self._broke_us.update(dict.fromkeys(self._below(name), event.at_us))
             bounds, known = self.bounds(), self.controller.state.graph.updated_as
             for one in recoveries(self.controller.state, event.at_us):
                 if one.latest_end_us is not None and known[one.table] in bounds:
@@ -300,9 +304,11 @@ class PremiseWatch:
         bounds = self.bounds()
         told: dict[str, PremiseExtent] = {}
         for (table, extent), because in sorted(self._broken.items(), key=lambda each: -EXTENTS.index(each[0][1])):
+            names = bounds if table is None else self._below(table)
+            self._broke_us.update(dict.fromkeys(names, now_us))
             hit = {
                 name
-                for name in (bounds if table is None else self._below(table))
+                for name in names
                 if name in bounds and name not in told
                 if name not in state.void or not state.void[name].counts_beside(extent)
             }
@@ -403,7 +409,7 @@ class PremiseWatch:
             above = [self._since_us.get(source, 0) for source in model.sources.get(name, ())]
             if any(source in state.void and source not in again for source in model.sources.get(name, ())):
                 continue
-            begin = max([self._clean_us, *above])
+            begin = max([self._clean_us, self._broke_us.get(name, 0), *above])
             if self._is_fresh(name) or self._took_all.get(name, -1) >= begin:
                 self._since_us[name] = now_us
                 again.append(name)
