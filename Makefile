@@ -28,7 +28,7 @@ $(CONSOLE)/.built: $(shell find console -type f -not -path '*/node_modules/*')
 screenshots: $(STAMP) console  ## pictures of every page of the console, into docs/console
 	$(BIN)/python -m tests.service.console_shots
 
-demo: $(STAMP) console  ## a network-operations warehouse, live for a minute
+demo: $(STAMP) console  ## a network-operations warehouse, live, with pages to look at until it is stopped
 	$(BIN)/penstock demo
 
 check: $(STAMP)  ## formatting, lint, types, import rules

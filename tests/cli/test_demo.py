@@ -27,9 +27,11 @@ from penstock.cli.netops.feeds import Network, Scale, expected_rows
 from penstock.cli.netops.screen import Frame, live_table, one_line, screen_for
 from penstock.control.state import State
 from penstock.control.views.status import TableStatus
+from penstock.engine.runtime import Runtime
 from penstock.errors import PenstockError
 from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, moment, parse_instant
 from tests.oracle import assert_same, attach
+from tests.waiting import until
 
 SPEED = 180.0
 NETWORK = Network(parse_instant("2026-03-09 23:48"), 30 * MINUTE_US, scale=Scale(2, 8, 30, 20))
@@ -163,7 +165,17 @@ def demo(
 ) -> Iterator[tuple[DemoSummary, State, duckdb.DuckDBPyConnection, str]]:
     folder = tmp_path_factory.mktemp("run") / "demo"
     console = Console(file=io.StringIO(), width=200)
-    summary = run_demo(folder, speed=SPEED, console=console, spark=spark, network=NETWORK)
+    went_on: list[int] = []
+
+    def look(_: DemoSummary, runtime: Runtime) -> None:
+        """Who looks at the pages afterwards sees feeds that go on. What they bring is not loaded here."""
+        landing = folder / "landing" / "alerts"
+        before = len(list(landing.iterdir()))
+        until(lambda: len(list(landing.iterdir())) > before, "another file of a feed")
+        went_on.append(before)
+
+    summary = run_demo(folder, speed=SPEED, console=console, spark=spark, network=NETWORK, afterwards=look)
+    assert went_on
     with Warehouse(folder, spark=spark) as warehouse:
         state = warehouse.state()
     con = attach(folder)

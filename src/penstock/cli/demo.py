@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -37,6 +38,8 @@ SHORTEST_US = 20 * MINUTE_US
 # The share of the demo after which its midnight comes.
 _MIDNIGHT = 0.4
 _PREPARING_US = 2 * MINUTE_US
+# So much slower the feeds go on while somebody looks at the pages.
+_CALMER = 6
 
 
 class DemoClock(WallClock):
@@ -56,9 +59,10 @@ class DemoClock(WallClock):
         # Time must not go back, should the preparation have taken longer than was thought.
         self._pace = (time.time_ns() // 1000, max(self._begin_us, self.now_us()), self.speed)
 
-    def rest(self) -> None:
-        """No feed delivers any more: from here on time passes as it does outside."""
-        self._pace = (time.time_ns() // 1000, self.now_us(), 1.0)
+    def slow_down(self) -> None:
+        """A pace for looking, when what is counted has ended."""
+        self.speed = max(1.0, self.speed / _CALMER)
+        self._pace = (time.time_ns() // 1000, self.now_us(), self.speed)
 
 
 def run_demo(
@@ -76,7 +80,7 @@ def run_demo(
     """Make the demo's project in a folder, deliver its feeds for so long, and follow them until nothing is left to do.
 
     Without a console nothing is shown. `network` replaces the feeds that are delivered by default, `policy` the default
-    policy. `pages` are open while it runs; `afterwards` is done at the end, with all of it still there.
+    policy. `pages` are open while it runs; `afterwards` is done at the end, with all of it still there and feeds that go on.
     """
     began = time.monotonic()
     folder = folder or FOLDER
@@ -100,10 +104,11 @@ def run_demo(
             demo.live()
             ended = time.monotonic()
             summary = demo.summary((started - began, loaded - started, ended - loaded, ended - began))
-            clock.rest()
             shown.close()
             if afterwards is not None:
-                afterwards(summary, runtime)
+                clock.slow_down()
+                with demo.going_on():
+                    afterwards(summary, runtime)
             return summary
 
 
@@ -214,6 +219,29 @@ class _Demo:
         if self.generator.error is not None:
             raise self.generator.error
         self.runtime.run(True, lambda: self._show("settling"))
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """The feeds deliver further stretches of the same length, one after the other."""
+        over = threading.Event()
+
+        def deliver_on() -> None:
+            network = self.network
+            while not over.is_set():
+                network = Network(network.end_us, network.duration_us, network.seed + 1, network.scale)
+                generator = Generator(self.folder, network.deliveries(), self.clock, network.end_us)
+                generator.start()
+                while not (over.wait(0.5) or generator.finished.is_set()):
+                    pass
+                generator.stop()
+
+        thread = threading.Thread(target=deliver_on, name="penstock-demo-goes-on", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _follow(self) -> None:
         rows = self._status()

@@ -86,7 +86,7 @@ def demo(
 
     def stay(summary: DemoSummary, runtime: Runtime) -> None:
         tell(summary)
-        err.print("\nThe pages stay until Ctrl-C. No feed delivers any more, so that tables grow stale from now on.")
+        err.print("\nThe feeds go on, slower, and so do the pages, until Ctrl-C.")
         stop_on_signals(runtime)
         runtime.run()
 
