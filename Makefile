@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check bench soak lock clean console screenshots
+.PHONY: help demo test check bench soak lock clean console screenshots docs
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -30,6 +30,9 @@ screenshots: $(STAMP) console  ## pictures of every page of the console, into do
 
 demo: $(STAMP) console  ## a network-operations warehouse, live, with pages to look at until it is stopped
 	$(BIN)/penstock demo
+
+docs: $(STAMP)  ## the documentation as a site, in site/; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 check: $(STAMP)  ## formatting, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks
