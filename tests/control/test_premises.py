@@ -8,6 +8,7 @@ from penstock.control.events import FeedPaused, FeedResumed, GuaranteeRenewed, G
 from penstock.control.premises import PremiseWatch
 from penstock.control.snapshot import dump, load
 from penstock.control.views.explain import explain
+from penstock.control.views.recovery import recoveries
 from penstock.control.views.status import overview
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.scheduling.policies import find_policy
@@ -62,6 +63,18 @@ def test_an_outage_concerns_the_feed_and_what_is_made_from_it_until_that_is_fres
     assert (voided.because, voided.extent) == ("feed `base` is out", "outage")
     assert {name for event in renewed for name in event.tables} == {"base", "view"}
     assert all(1_800 * SECOND_US < event.at_us < 2_400 * SECOND_US for event in renewed)
+
+
+def test_an_end_of_a_recovery_is_not_proven_where_tracks_share_too_few_cores() -> None:
+    simulation = simulated(outages=(Outage(600.0, 1_800.0, "base"),))
+    state = simulation.controller.state
+    state.reading.updates, state.declaration.policy = "always", "adaptive"
+    while not state.recovering:
+        simulation.step()
+    latest = [found.latest_end_us for found in recoveries(state)]
+    assert latest and None not in latest
+    state.declaration.cores = 1
+    assert {found.latest_end_us for found in recoveries(load(dump(state)))} == {None}
 
 
 def test_it_is_shown_and_written_down() -> None:

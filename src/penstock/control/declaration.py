@@ -87,6 +87,7 @@ class Declaration:
         self.feeds, self.files, self.runs = feeds, files, runs
         self.waits, self.reading = waits, reading
         self.tracks = 1
+        self.cores: int | None = None
         self.policy = "max-benefit"
         # What the log calls the policy, if that name is no longer known and another took its place.
         self.former_policy = ""
@@ -105,7 +106,7 @@ class Declaration:
         self.name_policy(event.policy)
         if self.policy != before_policy or self.former_policy:
             self.runs.memory = {}  # of another policy
-        self.tracks, self.reading.updates = event.tracks, event.updates
+        self.tracks, self.cores, self.reading.updates = event.tracks, event.cores, event.updates
         old, self.ledger.tables = self.ledger.tables, {}
         again: list[TableState] = []
         for name in self.ledger.graph.order:

@@ -41,6 +41,8 @@ class WarehouseDeclared:
     updates: Updates = "always"
     # For people who read the log; what follows from it is decided by the tables themselves.
     changed: tuple[SettingChanged, ...] = ()
+    # The cores that its tracks share; None if they have cores of their own, or nobody knows.
+    cores: int | None = None
     kind: Literal["warehouse-declared"] = "warehouse-declared"
 
 

@@ -29,13 +29,13 @@ from penstock.requests.tablestate import Running, TableState
 from penstock.scheduling.jobs import FinishedJob
 
 # To be raised with every change of what is remembered or of what it means.
-FORMAT = 21
+FORMAT = 22
 
 # The numbers of each part, and of the state itself.
 _COUNTERS = {
     "": ("now_us", "owner"),
     "ledger": ("event_us", "snapshot", "applied", "number"),
-    "declaration": ("tracks", "policy"),
+    "declaration": ("tracks", "cores", "policy"),
     "runs": ("jobs",),
     "reading": ("updates", "demand_us", "worked_s", "pressure"),
     "known_feeds": ("watched_us",),

@@ -101,6 +101,7 @@ class State:
     memory: Mapping[str, Any] = _read("runs.memory")
     unseen: Mapping[int, FinishedJob] = _read("runs.unseen")
     tracks: int = _read("declaration.tracks")
+    cores: int | None = _read("declaration.cores")
     policy: str = _read("declaration.policy")
     updates: Updates = _read("reading.updates")
     demand: Demand = _read("reading.demand")

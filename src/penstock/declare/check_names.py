@@ -202,7 +202,7 @@ def target_problems(graph: Graph, tables: Mapping[str, TableDeclaration]) -> Ite
 
 
 def unproven_problems(
-    graph: Graph, tables: Mapping[str, TableDeclaration], tracks: int, policy: str
+    graph: Graph, tables: Mapping[str, TableDeclaration], tracks: int, policy: str, cores: int | None
 ) -> Iterator[Problem]:
     """Guarantees that the policy does not give. And where it could, and the cost of every table is declared, targets that the
     machine cannot be trusted to meet."""
@@ -214,7 +214,7 @@ def unproven_problems(
         return
     if not graph.tables or any(table.cost_us is None and table.leader is None for table in graph.tables.values()):
         return
-    report, _ = guarantees(graph, {}, tracks, policy)
+    report, _ = guarantees(graph, {}, tracks, policy, cores=cores)
     for found in report.guarantees:
         if found.verdict == "not proven":
             remedy = f"; {found.remedies[0]}" if found.remedies else ""

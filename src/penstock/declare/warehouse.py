@@ -39,6 +39,7 @@ from penstock.declare.flow_check import base_flow_problems, keep_snapshots
 from penstock.declare.keyed import keyed_problems
 from penstock.declare.problems import Location, Problem, ProjectError, Severity, did_you_mean, near_or_all
 from penstock.declare.project import Declarations
+from penstock.declare.spark_settings import cores_of
 from penstock.declare.sql.view import SqlProblem, source_lines
 from penstock.model.grain import WHOLE, Grain, parse_grain
 from penstock.model.graph import CycleError, Graph
@@ -127,8 +128,10 @@ class _Checker:
         self.problems.extend(impossible)
         self.problems.extend(waiting_problems(graph, self.tables))
         if not impossible:
+            config = self.declarations.config
+            cores = cores_of(config.spark)
             self.problems.extend(
-                unproven_problems(graph, self.tables, self.declarations.tracks, self.declarations.config.run.policy)
+                unproven_problems(graph, self.tables, self.declarations.tracks, config.run.policy, cores)
             )
         if not self.tables:
             self.problem(

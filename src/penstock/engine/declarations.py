@@ -12,6 +12,7 @@ from penstock.control.events import WarehouseDeclared
 from penstock.control.snapshot import FORMAT, load
 from penstock.control.state import State
 from penstock.declare.effects import changes, settings_of
+from penstock.declare.spark_settings import cores_of
 from penstock.declare.warehouse import Definitions
 from penstock.queries.situation import Updates
 from penstock.store.store import Store
@@ -42,6 +43,7 @@ def declared(
         declarations.config.run.policy,
         updates,
         changes(before, settings),
+        cores_of(declarations.config.spark),
     )
 
 

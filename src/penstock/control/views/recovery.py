@@ -99,7 +99,7 @@ def assumed(
 def assumed_of(state: State) -> Assumed:
     """The same of the warehouse that runs, as it was declared there."""
     learned = {name: table.cost for name, table in state.tables.items()}
-    return assumed(state.graph, learned, state.tracks, state.policy, feeds=state.feeds)
+    return assumed(state.graph, learned, state.tracks, state.policy, feeds=state.feeds, cores=state.cores)
 
 
 def how_known(graph: Graph, cost: CostModel | None, name: str) -> str:
