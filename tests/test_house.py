@@ -12,7 +12,7 @@ import penstock
 SRC = Path(penstock.__file__).parent
 PAPERS = SRC / "papers"
 # Rooms in which nobody asks an object whether it happens to have something: powers are typed protocols.
-TYPED = ("requests", "scheduling", "queries", "flows", "control")
+TYPED = ("requests", "scheduling", "queries", "flows", "control", "sim")
 
 
 def modules(*rooms: str) -> Iterator[tuple[Path, ast.Module]]:

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.control.events import Event, FileArrived, RunStarted, TableRetried, UpdateFinished, UpdateStarted
+from penstock.queries.contract import OutcomeWeights
+from penstock.queries.desk import DeskSetup
 from penstock.requests.job import FeedFile, Job
 from penstock.store.schema import decode, encode, subject
 from penstock.store.store import Store
@@ -28,6 +30,9 @@ PLAIN = st.recursive(
 )
 MEMORIES = st.none() | st.dictionaries(st.from_type(str), PLAIN, max_size=3)
 st.register_type_strategy(UpdateStarted, st.builds(UpdateStarted, decided_at=NUMBERS, memory=MEMORIES))
+WORTH = st.floats(0, 1e6)
+st.register_type_strategy(OutcomeWeights, st.builds(OutcomeWeights, st.floats(0.001, 1e6), WORTH, WORTH, WORTH))
+st.register_type_strategy(DeskSetup, st.builds(DeskSetup, learned=PLAIN))
 
 
 def test_there_is_a_kind_for_every_event() -> None:

@@ -358,6 +358,14 @@ class GuaranteeRenewed:
 
 
 @runtime_checkable
+class OfTable(Protocol):
+    """An event of one table."""
+
+    @property
+    def table(self) -> str: ...
+
+
+@runtime_checkable
 class OfFeed(Protocol):
     """An event of one feed."""
 

@@ -63,7 +63,14 @@ def timeline(events: Iterable[Event], since_us: int | None = None) -> Timeline:
         elif isinstance(event, UpdateFinished | UpdateFailed):
             begun = running.pop(event.job, None)
             if begun is not None:
-                bars.append(_bar(begun[0], event.at_us, isinstance(event, UpdateFailed), getattr(event, "how", "")))
+                bars.append(
+                    _bar(
+                        begun[0],
+                        event.at_us,
+                        isinstance(event, UpdateFailed),
+                        event.how if isinstance(event, UpdateFinished) else "",
+                    )
+                )
             for publication in event.publications if isinstance(event, UpdateFinished) else ():
                 known = edges.setdefault(publication.table, [])
                 if publication.complete_us is not None and (not known or publication.complete_us > known[-1][1]):

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 from sqlalchemy import BigInteger, Column, Connection, Index, Integer, MetaData, Table, Text, inspect, text
 
-from penstock.control.events import Event
+from penstock.control.events import Event, OfFeed, OfTable, UpdateStarted
 
 FORMAT = 5
 
@@ -200,7 +200,8 @@ def decode(body: str) -> Event:
 
 def subject(event: Event) -> str | None:
     """The table or feed an event is about, for look-ups."""
-    job = getattr(event, "job", None)
-    if job is not None and not isinstance(job, str):
-        return str(job.table)
-    return getattr(event, "table", None) or getattr(event, "feed", None)
+    if isinstance(event, UpdateStarted):
+        return event.job.table
+    if isinstance(event, OfTable):
+        return event.table or None
+    return event.feed if isinstance(event, OfFeed) else None

@@ -151,7 +151,7 @@ class Reports:
             return ""
         with self.store.read() as conn:
             for _, event in self.store.events_of(conn, table, _ENDS, 200):
-                if getattr(event, "job", None) == order:
+                if isinstance(event, UpdateFinished | UpdateFailed | UpdateStopped) and event.job == order:
                     when = format_instant(event.at_us // SECOND_US * SECOND_US, self.zone)
                     if isinstance(event, UpdateFinished):
                         return f"was reported already at {when}, as version {event.publications[0].snapshot}"
