@@ -370,16 +370,17 @@ class Warehouse:
             files_kept_us=queries.files_kept,
             cold_s=_COLD_S if self._in_processes and not within else 0.0,
         )
-        return Front(
+        front = Front(
             self.declared,
             self.store,
             self.catalogue,
-            lambda: self._reader(updating=wake is not None, within=within),
+            lambda: self._reader(wake is not None, within, lambda: not front.is_closing),
             self.clock,
             settings,
             self.profiles,
             wake or (lambda: None),
         )
+        return front
 
     @property
     def _in_processes(self) -> bool:
@@ -388,7 +389,7 @@ class Warehouse:
         master = spark.get("master", spark.get("spark.master", "local"))
         return self._given is None and str(master).startswith("local")
 
-    def _reader(self, updating: bool, within: bool) -> Reader:
+    def _reader(self, updating: bool, within: bool, is_wanted: Callable[[], bool]) -> Reader:
         """What runs queries."""
         declarations = self.declared.declarations
         config = declarations.config
@@ -408,7 +409,7 @@ class Warehouse:
             queries.disk_bytes,
             BEHIND_UPDATES if updating else 0,
         )
-        return QueryProcess(settings)
+        return QueryProcess(settings, is_wanted)
 
     # The past
 

@@ -139,6 +139,13 @@ def test_what_does_not_stop_is_ended(started: QueryProcess, tmp_path: Path) -> N
         assert not (tmp_path / "queries").exists() or not list((tmp_path / "queries").iterdir())
 
 
+def test_what_starts_for_nobody_is_ended(tmp_path: Path) -> None:
+    """Else a server that ends waited for it."""
+    with pytest.raises(QueryEnded, match="not wanted"):
+        QueryProcess(ProcessSettings(tmp_path / "queries", SMALL_JVM), is_wanted=lambda: False)
+    assert not list((tmp_path / "queries").iterdir())
+
+
 def test_memory_that_ends_ends_one_process(started: QueryProcess, tmp_path: Path) -> None:
     with pytest.raises(QueryEnded, match=r"queries\.memory"):
         started.answer(question(tmp_path, HUGE))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,9 @@ class ProcessSettings:
 class QueryProcess:
     """A `Reader`. Only the lane asks it; anyone may cancel."""
 
-    def __init__(self, settings: ProcessSettings) -> None:
+    def __init__(self, settings: ProcessSettings, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        # Looked at while it starts, which takes long.
+        self._is_wanted = is_wanted
         self._disk_bytes = settings.disk_bytes
         settings.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=settings.scratch))
@@ -145,7 +147,9 @@ class QueryProcess:
         poll = select.poll()
         poll.register(self._out, select.POLLIN)
         while not poll.poll(_LOOK_S * 1000):
-            if until is not None and monotonic() > until:
+            if until is not None and not self._is_wanted():
+                self._kill("it is not wanted any more")
+            elif until is not None and monotonic() > until:
                 self._kill("it did not start")
             elif _size(self._folder) + _size(folder) > self._disk_bytes:
                 self._kill(f"it needed more than {self._disk_bytes >> 20:,} MB on disk (queries.disk_bytes)")
