@@ -136,3 +136,14 @@ def test_nothing_is_known_of_a_table_without_time_or_of_a_feed_of_which_nobody_s
     found = by_table(guarantees(Graph(feeds, tables), {}, 2)[0])
     assert {one.verdict for one in found.values()} == {"not proven"}
     assert "has no event times" in found["zones"].breaks and "write its period" in found["view"].breaks
+
+
+def test_no_remedy_is_a_period_that_is_shorter_than_what_an_update_makes() -> None:
+    closed = replace(TABLES[2], when="closed", period_us=HOUR_US, target_us=3 * HOUR_US)
+    found = by_table(guarantees(Graph(FEEDS, (*TABLES[:2], closed)), {}, 2)[0])["hourly"]
+    assert found.verdict == "not proven" and not any("shorter period" in remedy for remedy in found.remedies)
+    parted = replace(closed, when="continuous", exact_time=True)
+    found = by_table(guarantees(Graph(FEEDS, (*TABLES[:2], replace(parted, target_us=2 * HOUR_US))), {}, 2)[0])[
+        "hourly"
+    ]
+    assert any("shorter period" in remedy for remedy in found.remedies)

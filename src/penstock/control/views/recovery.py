@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from penstock.control.state import State
 from penstock.model.cost import ENOUGH, CostModel
 from penstock.model.graph import Graph
 from penstock.model.steps import cannot_keep_up
-from penstock.model.time import SECOND_US, format_duration
+from penstock.model.time import END_US, SECOND_US, format_duration
 from penstock.requests.tablestate import TableState, lag_us
 from penstock.scheduling.policies import find_policy
 from penstock.scheduling.recovery.bounds import Model
@@ -27,7 +27,7 @@ from penstock.scheduling.recovery.guarantees import (
     violations,
 )
 from penstock.scheduling.recovery.policy import Adaptive
-from penstock.scheduling.recovery.reservations import Change, declared_cost_us
+from penstock.scheduling.recovery.reservations import Change, changed, declared_cost_us
 
 # An update that takes so many times its longest time hangs: its track is lost.
 _LOST_AFTER = 5
@@ -56,9 +56,16 @@ class Assumed:
     # By table, or group by the name of its first: declared, learned, or not known.
     known: Mapping[str, str]
     tracks: int
+    graph: Graph
+    feeds: Mapping[str, FeedState]
 
     def remake(self, change: Change) -> Model:
-        return self.policy.model(self.tracks, self.outlook, fit=False, change=change)
+        model = self.policy.model(self.tracks, self.outlook, fit=False, change=change)
+        if change.period_us is None:
+            return model
+        # With another period its partitions may be too long for it.
+        never = dict.fromkeys(doubts(changed(self.graph, change), self.feeds), END_US)
+        return replace(model, held_us={**model.held_us, **never})
 
 
 def adaptive(policy: str) -> Adaptive | None:
@@ -93,7 +100,7 @@ def assumed(
         doubt,
         remedies,
     )
-    return Assumed(found, outlook, model, ground, known, tracks)
+    return Assumed(found, outlook, model, ground, known, tracks, graph, feeds or {})
 
 
 def assumed_of(state: State) -> Assumed:

@@ -26,6 +26,7 @@ _MORE_TRACKS = 32
 
 
 Remake = Callable[[Change], Model]
+Proves = Callable[[Change], bool]
 
 
 def remade(model: Model) -> Remake:
@@ -210,7 +211,7 @@ def _explained(
         larger = f"a target of at least {_written(least)}"
         if bound is not None:
             larger = f"a target that is {judged.ground.certainty}: freshness = {_written(bound.staleness_us)}"
-        return said, (larger, *_shorter_period(model, task, target_us))
+        return said, (larger, *_shorter_period(model, task, _proves(task, target_us, judged)))
     found = tuple(_remedies(model, task, target_us, judged))
     long = [t for t in model.tasks if t.reserved and t.cost_us > t.period_us]
     if long:
@@ -236,13 +237,17 @@ def _explained(
     return said, found
 
 
-def _remedies(model: Model, task: RecoveryTask, target_us: int, judged: _Judged) -> Iterator[str]:
-    """Single changes that would keep the target."""
-
+def _proves(task: RecoveryTask, target_us: int, judged: _Judged) -> Proves:
     def proves(change: Change) -> bool:
         bound = judged.remake(change).bounds().get(task.table)
         return bound is not None and bound.staleness_us <= target_us
 
+    return proves
+
+
+def _remedies(model: Model, task: RecoveryTask, target_us: int, judged: _Judged) -> Iterator[str]:
+    """Single changes that would keep the target."""
+    proves = _proves(task, target_us, judged)
     first = max(model.tracks + 1, tracks_needed(model.tasks) if not model.fits else 0)
     most = model.tracks + _MORE_TRACKS
     for tracks in range(first, most if judged.most_tracks is None else min(most, judged.most_tracks + 1)):
@@ -259,30 +264,36 @@ def _remedies(model: Model, task: RecoveryTask, target_us: int, judged: _Judged)
         yield f"a target that is {judged.ground.certainty}: freshness = {_written(bound.staleness_us)}"
 
 
-def _shorter_period(model: Model, task: RecoveryTask, target_us: int) -> Iterator[str]:
+def _shorter_period(model: Model, task: RecoveryTask, proves: Proves) -> Iterator[str]:
     """For a table that is made from others; a feed comes when it comes."""
     if task.table in model.sources:
-        spare = target_us - (model.least_us(task.table) - 2 * task.period_us)
-        if spare >= 2 * task.cost_us:
-            yield f"a period of less than {_written(spare // 2)} instead of {_written(task.period_us)}"
+        yield from _tried(task, (0.8, 0.67, 0.5, 0.33, 0.25, 0.2, 0.1), proves)
 
 
-def _other_period(model: Model, task: RecoveryTask, proves: Callable[[Change], bool]) -> Iterator[str]:
-    """A longer period of a table that uses much, or a shorter one of a table on the way. Feeds come when they come."""
+def _tried(task: RecoveryTask, factors: Sequence[float], proves: Proves) -> Iterator[str]:
+    """The first of these periods that would do."""
+    for factor in factors:
+        period = ceil(task.period_us * factor / SECOND_US) * SECOND_US
+        if task.cost_us <= period != task.period_us and proves(Change(table=task.table, period_us=period)):
+            kind = "longer" if factor > 1 else "shorter"
+            yield f"a {kind} period of `{task.table}`: {_written(period)} instead of {_written(task.period_us)}"
+            return
+
+
+def _other_period(model: Model, task: RecoveryTask, proves: Proves) -> Iterator[str]:
+    """A longer period of a table that uses much, or a shorter one of the table itself. Feeds come when they come."""
     derived = [t for t in model.tasks if t.reserved and t.table not in model.deliveries]
     for other in sorted(derived, key=lambda t: -t.utilisation)[:4]:
-        factors: tuple[float, ...] = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 24)
         if model.fits and other.table == task.table:
-            factors = (0.8, 0.67, 0.5, 0.33, 0.25, 0.2, 0.1)
-        for factor in factors:
-            period = ceil(other.period_us * factor / SECOND_US) * SECOND_US
-            if period >= other.cost_us and proves(Change(table=other.table, period_us=period)):
-                kind = "longer" if factor > 1 else "shorter"
-                yield f"a {kind} period of `{other.table}`: {_written(period)} instead of {_written(other.period_us)}"
-                return
+            found = list(_shorter_period(model, task, proves))
+        else:
+            found = list(_tried(other, (1.25, 1.5, 2, 3, 4, 6, 8, 12, 24), proves))
+        if found:
+            yield from found
+            return
 
 
-def _cheaper(model: Model, proves: Callable[[Change], bool]) -> Iterator[str]:
+def _cheaper(model: Model, proves: Proves) -> Iterator[str]:
     """The least saving at one table that would do."""
     best: tuple[float, str, int] | None = None
     for other in sorted(model.tasks, key=lambda t: -t.cost_us)[:6]:
