@@ -10,6 +10,8 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+from PIL import Image
+
 DESK = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 800}
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := which(name))), None)
@@ -42,6 +44,12 @@ def pages(url: str) -> dict[str, str]:
     }
 
 
+def smaller(picture: Path) -> None:
+    """As many colours as a page has."""
+    with Image.open(picture) as whole:
+        whole.convert("RGB").quantize(200).save(picture, optimize=True)
+
+
 def shoot(opened: Any, url: str, folder: Path, table: str, only: list[str], looks: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for look in looks:
@@ -63,8 +71,8 @@ def shoot(opened: Any, url: str, folder: Path, table: str, only: list[str], look
                 page.click("text=Compute")
                 page.wait_for_selector("text=/is advised|are too few/", timeout=240_000)
             page.wait_for_timeout(1_500)
-            whole = look == "phone" or name not in ("now", "time")
-            page.screenshot(path=str(folder / f"{name}-{look}.png"), full_page=whole)
+            page.screenshot(path=str(folder / f"{name}-{look}.png"), full_page=look == "phone" and name == "now")
+            smaller(folder / f"{name}-{look}.png")
         context.close()
 
 
@@ -76,7 +84,7 @@ def main() -> None:
     asked.add_argument("--only", action="append", default=[])
     asked.add_argument("--look", action="append", default=[])
     told = asked.parse_args()
-    looks = told.look or ["light", "dark", "phone"]
+    looks = told.look or ["light", "dark"]
     with browser() as opened:
         if told.url:
             shoot(opened, told.url, told.into, told.table, told.only, looks)
@@ -84,8 +92,8 @@ def main() -> None:
         from tests.service.console_world import served_past, write_project
 
         with tempfile.TemporaryDirectory() as folder:
-            write_project(Path(folder) / "project", 60)
-            with served_past(Path(folder) / "project") as (server, warehouse):
+            write_project(Path(folder) / "project", 34, tracks=10)
+            with served_past(Path(folder) / "project", load=0.2) as (server, warehouse):
                 server.start()
                 name = told.table or next(iter(warehouse.declared.graph.feeds))
                 shoot(opened, server.url, told.into, name, told.only, looks)

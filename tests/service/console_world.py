@@ -64,7 +64,7 @@ def write_project(folder: Path, tables: int = 40, feeds: int = 8, tracks: int = 
         grain[name] = part
 
 
-def past(warehouse: Warehouse, hours: float, seed: int = 1) -> list[Event]:
+def past(warehouse: Warehouse, hours: float, load: float = 1.0, seed: int = 1) -> list[Event]:
     """So many hours of the project, up to `NOW_US`, with an outage and a slow hour in them."""
     declared = warehouse.declared
     graph = declared.graph
@@ -83,7 +83,7 @@ def past(warehouse: Warehouse, hours: float, seed: int = 1) -> list[Event]:
     costs = {}
     for name in graph.order:
         cost = costs[name] = CostModel()
-        wanted = rng.uniform(1.0, 14.0) * (len(graph.feeds) / len(graph.order)) * 4
+        wanted = load * rng.uniform(1.0, 14.0) * (len(graph.feeds) / len(graph.order)) * 4
         for _ in range(6):
             cost.observe(200_000.0, wanted)
     config = declared.declarations
@@ -106,14 +106,14 @@ def past(warehouse: Warehouse, hours: float, seed: int = 1) -> list[Event]:
 
 @contextmanager
 def served_past(
-    folder: Path, hours: float = 6, *, speed: float = 1.0, port: int = 0, run: bool = True
+    folder: Path, hours: float = 6, *, load: float = 1.0, speed: float = 1.0, port: int = 0, run: bool = True
 ) -> Iterator[tuple[Server, Warehouse]]:
     """Its pages, with a clock that goes on from the end of the log; `run`: as if a process ran it."""
     with Warehouse(folder, clock=WallClock(speed, NOW_US)) as warehouse:
         with warehouse.store.read() as conn:
             empty = warehouse.store.last_number(conn) == 0
         if empty:
-            log = past(warehouse, hours)
+            log = past(warehouse, hours, load)
             with warehouse.store.write() as conn:
                 warehouse.store.append(conn, log)
         lock = RunLock(warehouse.store, warehouse.declared.declarations.state_folder / "run.lock")

@@ -7,6 +7,7 @@ import { act, Grid, Panel, TableLink, Told, useLoad } from '../ui'
 import { path } from '../main'
 
 export function WhatIf() {
+  if (!session.value) return <p class="dim">loading …</p>
   const tab = path.value.includes('?bounds') ? 'bounds' : path.value.includes('?tune') ? 'tune' : 'try'
   return (
     <>
