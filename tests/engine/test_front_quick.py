@@ -215,6 +215,15 @@ def test_the_recorded_log_gives_the_same_decisions_again(site: Site, policy: str
         assert told["S"] - told["R"] - told["F_m"] - told["F_s"] == pytest.approx(told["usm"])
         assert ("c_flex" in told) == (policy in ("qmf", "unit", "unit+on-demand"))
         assert ("price_per_s" in told) == (policy == DEFAULT)
+        # And what would have been, by the same code from the same log.
+        shown = CliRunner().invoke(
+            application(("whatif",)),
+            ["whatif", "--queries", "policy=unit,on-demand", "--project", str(site.folder), "--json"],
+        )
+        rows = json.loads(shown.output)
+        assert [row["policy"] for row in rows] == list(dict.fromkeys(["as it was", policy, "unit", "on-demand"]))
+        assert rows[0]["usm"] == pytest.approx(before.usm) and rows[0]["success"] == before.success
+        assert all(sum(row[kind] for kind in ("success", "rejected", "missed", "stale")) == 7 for row in rows)
 
 
 def test_the_lag_of_several_tables_is_that_of_the_one_that_lacks_most() -> None:

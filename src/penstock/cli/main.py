@@ -28,7 +28,7 @@ GROUPS = {
     "quarantine": ("quarantine",),
     "simulate": ("simulate",),
     "experiment": ("experiment",),
-    "whatif": ("tune", "timeline"),
+    "whatif": ("whatif", "tune", "timeline"),
     "past": ("versions", "diff"),
     "replicas": ("replicas",),
     "safety": ("backup", "restore", "move", "verify"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import cpu_count
 from pathlib import Path
 from typing import Annotated
@@ -32,18 +32,90 @@ from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.graph import Graph
 from penstock.model.time import SECOND_US, format_duration, format_instant, parse_duration
+from penstock.queries.outcome import Tally
+from penstock.queries.policies import DEFAULT, POLICIES, find_query_policy
 from penstock.sim.figure import Line, Panel, check_picture, write_chart
 from penstock.sim.outcome import Row, average, grouped
 from penstock.sim.timeline import timeline as timeline_of
 from penstock.sim.timeline import write_timeline
 from penstock.sim.whatif.advice import CANDIDATES, Advice, advise, compare, recorded, too_short
+from penstock.sim.whatif.queries import as_it_was, past_desks, replayed
 from penstock.sim.whatif.recording import Recording
 from penstock.sim.whatif.replay import Changes, Replay, parse_changes
 
 
 def register(app: typer.Typer) -> None:
+    app.command()(whatif)
     app.command()(tune)
     app.command()(timeline)
+
+
+def whatif(
+    queries: Annotated[
+        list[str],
+        typer.Option("--queries", help="What is other about them: policy=unit (several with commas, or all), lanes=3."),
+    ],
+    project: ProjectOption = Path(),
+    json: JsonOption = False,
+) -> None:
+    """The queries of the log again, under other policies or with other lanes: how they would have ended."""
+    with errors_told(), open_warehouse(project) as warehouse:
+        names, lanes = _changes_of_queries(queries)
+        with warehouse.store.read() as conn:
+            desks = past_desks(event for _, event in warehouse.store.events(conn))
+        if not desks:
+            raise PenstockError("there are no queries in the log; `penstock query` or `penstock serve` takes some")
+        declared = warehouse.declared
+        settings = declared.declarations.config.queries.unit
+        tallies = {"as it was": sum(map(as_it_was, desks), Tally())}
+        refreshed = any(find_query_policy(desk.setup.policy).refreshes for desk in desks)
+        for name in dict.fromkeys([*(desk.setup.policy for desk in desks), *names]):
+            tallies[name] = sum(
+                (replayed(desk, find_query_policy(name, settings), name, declared.graph, lanes) for desk in desks),
+                Tally(),
+            )
+    if json:
+        rows = [{"policy": name, "usm": tally.usm, **asdict(tally)} for name, tally in tallies.items()]
+        print_json([{**row, "at_most": _is_bound(row["policy"], refreshed)} for row in rows])
+        return
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("policy", "satisfaction", "S", "R", "F_m", "F_s", "success", "rejected", "missed", "stale"):
+        shown.add_column(column, justify="left" if column == "policy" else "right")
+    for name, tally in tallies.items():
+        parts = (tally.gained, tally.cost_rejected, tally.cost_missed, tally.cost_stale)
+        counts = (tally.success, tally.rejected, tally.missed, tally.stale)
+        worth = (f"{one / max(1, tally.queries):.3f}" for one in parts)
+        most = "at most " if _is_bound(name, refreshed) else ""
+        shown.add_row(name, f"{most}{tally.usm:.3f}", *worth, *(f"{one:,}" for one in counts))
+    out.print(shown)
+    text = "Runs take as long as they took; each query needs the updates that it needed then. The first two rows show how well that holds."
+    out.print(Text(text, style="dim"))
+    if any(_is_bound(name, refreshed) for name in tallies):
+        text = "At most: it refreshes nothing for queries, and would have left stale what was refreshed then."
+        out.print(Text(text, style="dim"))
+
+
+def _is_bound(name: str, refreshed: bool) -> bool:
+    return refreshed and name in POLICIES and not find_query_policy(name).refreshes
+
+
+def _changes_of_queries(given: Sequence[str]) -> tuple[list[str], int | None]:
+    names: list[str] = []
+    lanes: int | None = None
+    for one in given:
+        key, _, value = one.partition("=")
+        if key == "policy":
+            names += POLICIES if value == "all" else value.split(",")
+        elif key == "lanes" and value.isdecimal() and 1 <= int(value) <= 1000:
+            lanes = int(value)
+        else:
+            raise PenstockError(f"--queries {one}: expected policy=NAME or lanes=NUMBER")
+    for name in names:
+        try:
+            find_query_policy(name)
+        except ValueError as error:
+            raise PenstockError(f"--queries: {error}") from None
+    return [DEFAULT if name == "default" else name for name in names], lanes
 
 
 def simulate_log(
