@@ -64,11 +64,21 @@ def duck(sql: str) -> str:
     )
 
 
-# Functions of any number of arguments, which macros cannot have.
+def _date_trunc(found: list[str]) -> str:
+    """DuckDB takes the later one of hours that come twice, Spark that of the row."""
+    width = {"'hour'": 3_600_000_000, "'minute'": 60_000_000}.get(found[0].lower())
+    if width is None:
+        return f"date_trunc({', '.join(found)})"
+    at = f"({found[1]})::TIMESTAMPTZ"
+    return f"make_timestamptz(epoch_us({at}) - pmod(epoch_us(timezone(current_setting('TimeZone'), {at})), {width}))"
+
+
+# Functions of any number of arguments, which macros cannot have; and one that means another thing.
 CALLS: dict[str, Callable[[list[str]], str]] = {
     "map": lambda found: f"MAP([{', '.join(found[::2])}], [{', '.join(found[1::2])}])",
     "struct": lambda found: f"struct_pack({', '.join(f'{one} := {one}' for one in found)})",
     # DuckDB gives a list of what it found; Spark the value.
+    "date_trunc": _date_trunc,
     "element_at": lambda found: f"({found[0]})[{found[1]}]",
     "xxhash64": lambda found: f"((hash({', '.join(found)}) >> 1)::BIGINT)",
     # Spark leaves out fields that are null.

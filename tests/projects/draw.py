@@ -862,6 +862,7 @@ class _Case:
             options += [("rules", [rule]), ("rules", None)]
         if not fixed and name not in self.needed and "late" not in feed["settings"] and rng.random() < 0.1:
             mode = "append" if feed["mode"] == "snapshot" else "snapshot"
+            self.needed.add(name)  # what another file took the place of is in its file only
             return {"do": "feed fields", "name": name, "fields": {"mode": mode}}
         key, value = rng.choice(options)
         return {"do": "feed setting", "name": name, "key": key, "value": value}

@@ -222,7 +222,11 @@ class Oracle:
             if not feed_name:
                 continue
             feed, of = project["feeds"][feed_name], Counter[tuple[str, int, str]]()
-            for file, one in files.in_order(name, feed_name, feed):
+            known = files.in_order(name, feed_name, feed)
+            grain = table["grain"] if table else feed["settings"].get("partition", "none")
+            if feed["mode"] == "snapshot" and grain == "none":
+                known = known[-1:]
+            for file, one in known:
                 rows = self._values(feed | {"settings": feed["settings"] | {"late": "load"}}, one)
                 late = one.late if feed["settings"].get("late") == "set aside" else None
                 broken = self._broken(feed, rows)

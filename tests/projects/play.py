@@ -255,7 +255,10 @@ def _step(world: World, project: Project, engine: Engine, number: int, oracle: O
         return [Finding("no rest", number, "-", str(error))]
     except Exception as error:
         return [Finding("run crashed", number, "-", f"{type(error).__name__}: {str(error)[:500]}")]
-    return _compared(world, project, engine, ran, number, oracle, played)
+    try:
+        return _compared(world, project, engine, ran, number, oracle, played)
+    except duckdb.Error as error:
+        return [Finding("oracle failed", number, "-", str(error)[:500])]
 
 
 def _sensible_refusal(text: str) -> bool:

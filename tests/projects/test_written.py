@@ -197,6 +197,41 @@ def test_a_correction_below_a_roll_up_that_is_ahead(tmp_path: Path, duck: OnDuck
     assert [(row[2], row[3]) for row in found["both"] if row[1] == march] == [(100, 10)]
 
 
+BAD = ("z", 99, T + HOUR)
+
+
+@pytest.mark.parametrize("partition", ["none", "day"])
+def test_refused_rows_of_snapshots_are_there_once(tmp_path: Path, duck: OnDuck, partition: str) -> None:
+    """Two that come at once, one after them, other partitions, a rewritten one; what the newest lacks is that of the others."""
+    ruled = feed(partition=partition, rules=["v IS NULL OR v < 95"]) | {"mode": "snapshot"}
+    steps = [
+        [deliver(1, ("a", 1, T), BAD), deliver(2, ("a", 2, T + DAY), BAD)],
+        [{"do": "zone", "value": "Europe/Berlin"}],
+        [deliver(3, ("a", 3, T + 2 * DAY), BAD, BAD)],
+        [setting("rules", ["v IS NULL OR v <> 99"]), deliver(2, ("a", 4, T + DAY), BAD)],
+        [{"do": "withdraw", "feed": "ev", "file": "f3.csv"}],
+    ]
+    lived(tmp_path / "p", duck, {"ev": ruled}, {}, steps)
+
+
+@pytest.mark.parametrize("partition", ["none", "day"])
+def test_snapshots_that_are_kept_from_now_on_must_all_be_there(tmp_path: Path, duck: OnDuck, partition: str) -> None:
+    """Rows of a file whose place another took are stored nowhere: without the file the table would lack them."""
+    kept = {"do": "feed fields", "name": "ev", "fields": {"mode": "append"}}
+    steps = [
+        [deliver(1, ("a", 1, T), ("a", 2, T + DAY))],
+        [deliver(2, ("a", 3, T + DAY))],
+        [kept, {"do": "delete", "feed": "ev", "file": "f1.csv"}],
+    ]
+    feeds = {"ev": feed(partition=partition) | {"mode": "snapshot"}}
+    case = {"seed": 0, "project": {"zone": "UTC", "run": {"tracks": 1}, "feeds": feeds, "tables": {}}, "steps": steps}
+    (found,) = play(case, duck, tmp_path / "p").findings
+    assert (found.kind, found.step) == ("failed", 2) and "f1.csv is no longer there; put it back" in found.text
+    # The rows of the last are all there: it may go.
+    steps[2][1] = {"do": "delete", "feed": "ev", "file": "f2.csv"}
+    lived(tmp_path / "q", duck, feeds, {}, steps)
+
+
 def test_status_says_which_rows_wait(tmp_path: Path, duck: OnDuck) -> None:
     text = "SELECT e.k, e.v, s.v AS w FROM ev e JOIN slow s ON e.k = s.k"
     joined = table(text, [["k", "string"], ["v", "bigint"], ["w", "bigint"]], None, "none", {"ev": None, "slow": None})

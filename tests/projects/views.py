@@ -121,7 +121,8 @@ def plus(text: str, minutes: int) -> str:
     return f"⟦{spark_text(text)} {sign} INTERVAL {n} MINUTES¦{duck_text(text)} {sign} {n * MINUTE}⟧"
 
 
-START, END = "⟦:partition_start¦{start}⟧", "⟦:partition_end¦{end}⟧"
+# (A bare number behind GROUP BY would be the place of a column.)
+START, END = "⟦:partition_start¦cast({start} as bigint)⟧", "⟦:partition_end¦cast({end} as bigint)⟧"
 
 
 class Drawing:

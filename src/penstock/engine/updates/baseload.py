@@ -46,6 +46,9 @@ from penstock.store.store import Store, feed_file, spans_of
 from penstock.tables import Catalogue, DataFile
 from penstock.tables.footer import read_footer
 
+# At the end of how a file was read: then the newest counted, of what files state.
+NEWEST = "~"
+
 
 @dataclass(frozen=True)
 class StagedLoad:
@@ -73,8 +76,9 @@ class BaseLoad:
     made: list[Made] = field(default_factory=list)
     refused: int = 0
     reports: list[FlowReport] = field(default_factory=list)
-    # The files that were read.
+    # The files that were read, and those of which it is told what was refused.
     read: list[FeedFile] = field(default_factory=list)
+    judged: list[FeedFile] = field(default_factory=list)
     # How many rows of each file were set aside as late.
     late: Counter[str] = field(default_factory=Counter)
     # What was staged of statements that are older than what the table has.
@@ -84,7 +88,7 @@ class BaseLoad:
         # The files of the job, each with what orders it.
         self.files = self.job.files
         # How the feed's files are read now, and how those were of which rows are taken along.
-        self.reading = f"{self.reader.reading}:{self.definition.table.logic}"
+        self.reading = f"{self.reader.reading}:{self.definition.table.logic}{NEWEST if self.snapshot_mode else ''}"
         self.kept_as: dict[str, str] = {}
         kind, _, column = self.reader.feed.config.order.partition(" ")
         # Also for a table that keeps the rows of all: its readers want to know which is the newest.
@@ -110,6 +114,11 @@ class BaseLoad:
     @property
     def snapshot_mode(self) -> bool:
         return self.definition.restated
+
+    @property
+    def one_counts(self) -> bool:
+        """Whether the table is what its newest file says."""
+        return self.snapshot_mode and self.definition.table.grain is WHOLE
 
     @property
     def tables(self) -> list[Definition]:
@@ -148,21 +157,24 @@ class BaseLoad:
         asked = partitions_of([piece for piece in job.pieces if piece.need.requests])
         files = self._counting(self.files)
         stated = EMPTY
-        if files:
+        if files and not (asked and self.one_counts):
             loaded = self._stage_files(files, self.folder, lambda own: _outside(own, asked))
-            self.refused += loaded.refused
+            self._judge(loaded, files)
             stated = self._add(loaded.staged, replacing=self.snapshot_mode)
         gone = [row for uri, row in held.items() if row.min_us is not None or spans_of(row)]
         if gone:
             self._drop_rows(gone, stated | asked)
-        self._drop_refused(list(held.values()))
         if asked:
             self._restate(asked, files)
+        if self.judged and self.one_counts:  # what was refused of the others counts no longer, as their rows do not
+            with self.store.read() as conn:
+                held = self.store.held(conn, job.table)
+        self._drop_refused(list(held.values()))
         return "restate" if asked else "correct" if gone else "load"
 
     def _counting(self, files: Sequence[FeedFile]) -> list[FeedFile]:
         """Of snapshots without partitions only the newest counts."""
-        if not files or not self.snapshot_mode or self.definition.table.grain is not WHOLE:
+        if not files or not self.one_counts:
             return list(files)
         newest = max(files, key=_rank)
         with self.store.read() as conn:
@@ -249,6 +261,19 @@ class BaseLoad:
                 self.made.append(Made(name, REFUSED, kept, (), tuple(file.id for file in dropped), kept=True))
         if gone:
             self._forget_refused({row.uri for row in gone})
+
+    def _judge(self, loaded: StagedLoad, files: Sequence[FeedFile]) -> None:
+        """What was refused of these files is told."""
+        self.refused += loaded.refused
+        self.judged = [*files] if self.one_counts else [*self.judged, *files]
+
+    def _add_refused(self, loaded: StagedLoad) -> None:
+        """What a flow refused goes into its quarantine."""
+        if self.definition.flow is None:
+            return
+        name = quarantine_of(self.definition.flow.flow.name)
+        if name in loaded.staged:
+            self.made.append(Made(name, REFUSED, loaded.staged[name].files))
 
     def _forget_refused(self, names: set[str]) -> None:
         """Rows of these files are no longer in the quarantine."""
@@ -340,8 +365,9 @@ class BaseLoad:
         there, gone = self._split(self.files, held)
         if self.snapshot_mode:
             every = sorted([*there, *gone], key=_rank)
-            if self.definition.table.grain is not WHOLE:
+            if not self.one_counts:
                 self._newest_of_each(every, EVERYTHING, self.folder, held)
+                self._drop_refused([row for uri, row in held.items() if uri not in {file.uri for file in gone}])
                 return
             there, gone = self._split(every[-1:], held)
             if gone and self._holds_others(gone[0]):
@@ -349,17 +375,13 @@ class BaseLoad:
         self.read = there
         loaded = self._stage_files(there, self.folder, lambda _own: None) if there else None
         if loaded is not None:
-            self.refused += loaded.refused
+            self._judge(loaded, there)
+            self._add_refused(loaded)
         for own in self.tables:
             files = loaded.staged[own.name].files if loaded is not None else ()
             schema = loaded.staged[own.name].schema if loaded is not None else self._schema(own)
             self.made.append(Made(own.name, schema, (*files, *self._kept(own, _numbered(gone), None)), None))
-        if self.definition.flow is not None:
-            name = quarantine_of(self.definition.flow.flow.name)
-            bad = loaded.staged.get(name) if loaded is not None else None
-            if bad is not None or self._stored(name, None)[0]:
-                self.made.append(Made(name, REFUSED, bad.files if bad is not None else (), None))
-        self._forget_refused(held.keys() - {file.uri for file in gone})
+        self._drop_refused([row for uri, row in held.items() if uri not in {file.uri for file in gone}])
         self.late.update({file.uri: held[file.uri].late_rows for file in gone if file.uri in held})
 
     def _holds_others(self, file: FeedFile) -> bool:
@@ -438,6 +460,9 @@ class BaseLoad:
         # Rows of a transform are as they should be only if they were made by what is declared now.
         plain = self.definition.declaration.is_plain and self._readable_as_declared()
         same = [plain or self._made_so(known.get(file.uri)) for file in gone]
+        if not self.snapshot_mode:
+            lost = self._replaced(gone, known)
+            same = [one and file not in lost for one, file in zip(same, gone, strict=True)]
         if gone and (not all(same) or any(not file.id for file in gone)):
             first, also = gone[0].uri, f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
             advice = "take it out with `penstock withdraw`, or undo the change"
@@ -451,8 +476,28 @@ class BaseLoad:
                 f"`{self.job.table}` must be made again from its files, but {first} is no longer there{also}; "
                 f"put it back and type `penstock retry {self.job.table}`, {advice}"
             )
-        self.kept_as |= {file.uri: known[file.uri].reading for file in gone if file.uri in known}
+        mark = NEWEST if self.snapshot_mode else ""
+        self.kept_as |= {f.uri: known[f.uri].reading.rstrip(NEWEST) + mark for f in gone if f.uri in known}
         return there, gone
+
+    def _replaced(self, files: Sequence[FeedFile], known: Mapping[str, Any]) -> list[FeedFile]:
+        """Files that were loaded when the newest counted, of which not all rows are stored: others took their place."""
+        loaded = [f for f in files if f.uri in known and (known[f.uri].reading or "").endswith(NEWEST)]
+        if not loaded:
+            return []
+        found, schema = self._stored(self.job.table, None)
+        time = self.definition.time
+        if time is not None and time.lower() not in (column.name.lower() for column in schema):
+            return loaded
+        paths = [self.catalogue.locate(self.job.table, f) for f in found if FILE in f.physical.split(",")]
+        zone = zone_of(self.warehouse.zone)
+        stored = spans_by_file(paths, time, HOUR_US, lambda value: instant_of(value, zone))
+        whole = []
+        for file in loaded:
+            had = PartitionSet.of(*spans_of(known[file.uri])).hull(self.definition.table.grain)
+            here = PartitionSet.of(*stored.get(file.id, ())).hull(self.definition.table.grain)
+            whole += [file] if had and not had - here else []
+        return [file for file in loaded if file not in whole]
 
     def _readable_as_declared(self) -> bool:
         """Whether what the files of the stored rows said can be read with the columns of now."""
@@ -482,7 +527,7 @@ class BaseLoad:
         return bool(then[:2] != now[:2])
 
     def _made_so(self, row: Any | None) -> bool:
-        return row is not None and bool(row.reading == self.reading)
+        return row is not None and bool(row.reading.rstrip(NEWEST) == self.reading.rstrip(NEWEST))
 
     def _newest_of_each(
         self,
@@ -514,7 +559,9 @@ class BaseLoad:
                 # When all is read again it is seen where each file has rows, also those that do not count.
                 some = None if held is not None else partial(_inside, partitions=wanted)
                 loaded = self._stage_files([file], place, some or (lambda _own: None))
-                self.refused += loaded.refused if held is not None else 0
+                if held is not None or self.one_counts:  # else they were told when they came
+                    self._judge(loaded, [file])
+                    self._add_refused(loaded)
                 parts = {name: _within(found_in.files, wanted) for name, found_in in loaded.staged.items()}
                 staged = loaded.staged[self.job.table].files
                 self.superseded += [each for each in staged if each not in parts[self.job.table]]
@@ -541,7 +588,7 @@ class BaseLoad:
         withdrawn does not count."""
         without = {*without, *self.job.withdrawn}
         with self.store.read() as conn:
-            if self.snapshot_mode and self.definition.table.grain is WHOLE:
+            if self.one_counts:
                 rows = self.store.last_loaded(conn, self.job.table, without)
             else:
                 rows = [
@@ -661,7 +708,7 @@ class BaseLoad:
     def _quarantine(self) -> None:
         name = f"{self.job.table}_quarantine"
         root = self.catalogue.folder(name)
-        files = self.read or list(self.files)
+        files = self.judged
         arrived = max(file.arrived_us for file in files)
         rows = self.reader.refused(self.session, files, arrived, self.job.id)
         staged = self.writer.stage(rows, Path(root) / self.folder, root, None, WHOLE, 0)
