@@ -240,8 +240,10 @@ class _Writer:
             plain = rows.drop_columns([self._by])
             parts = [
                 (f"{self._by}={start}/", plain.filter(pa.compute.equal(values, start)))
-                for start in sorted(set(values.to_pylist()))
+                for start in sorted(set(values.drop_null().to_pylist()))
             ]
+            if values.null_count:
+                parts.append((f"{self._by}=__HIVE_DEFAULT_PARTITION__/", plain.filter(values.is_null())))
         point = self._frame.session.point
         attempt = Path(folder) / "_temporary" / "0"
         attempt.mkdir(parents=True, exist_ok=True)  # also if there are no rows

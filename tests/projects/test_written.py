@@ -232,6 +232,27 @@ def test_snapshots_that_are_kept_from_now_on_must_all_be_there(tmp_path: Path, d
     lived(tmp_path / "q", duck, feeds, {}, steps)
 
 
+def test_a_table_goes_on_without_one_that_was_never_made(tmp_path: Path, duck: OnDuck) -> None:
+    """Nothing of `slow` is complete, so `mid` is not there: its columns are those that its query gives."""
+    mid = table(
+        "SELECT k, ⟦:partition_start¦cast({start} as bigint)⟧ AS ts, max(v) AS w FROM slow GROUP BY k",
+        [["k", "string"], ["ts", "timestamp"], ["w", "bigint"]],
+        "ts",
+        "day",
+        {"slow": None},
+    )
+    text = "SELECT e.k, e.ts, e.v, m.w FROM ev e LEFT JOIN mid m ON e.k = m.k AND e.ts = m.ts"
+    both = table(text, LAG_COLUMNS, "ts", "day", {"ev": None, "mid": None})
+    both["settings"] = {"attempts": 1, "absent": {"mid": "empty"}}
+    feeds = {"ev": feed(partition="day"), "slow": feed(partition="day", punctuation="landing/slow/*.mark")}
+    mark = {"do": "mark", "feed": "slow", "file": "m1.mark", "at": T + DAY}
+    steps = [[deliver(1, ("a", 1, T)), deliver(2, ("a", 5, T), feed="slow")], [mark]]
+    found = lived(tmp_path / "p", duck, feeds, {"mid": mid, "both": both}, steps[:1])
+    assert found["both"] == [("a", T, 1, None)]
+    found = lived(tmp_path / "q", duck, feeds, {"mid": mid, "both": both}, steps)
+    assert found["both"] == [("a", T, 1, 5)]
+
+
 def test_status_says_which_rows_wait(tmp_path: Path, duck: OnDuck) -> None:
     text = "SELECT e.k, e.v, s.v AS w FROM ev e JOIN slow s ON e.k = s.k"
     joined = table(text, [["k", "string"], ["v", "bigint"], ["w", "bigint"]], None, "none", {"ev": None, "slow": None})

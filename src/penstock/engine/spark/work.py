@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -28,9 +29,9 @@ from penstock.engine.updates.load import FeedReader
 from penstock.engine.updates.provenance import COLUMN
 from penstock.engine.updates.recent import RecentRows, SharedReads, shared_sources
 from penstock.engine.updates.row_digest import digest_of_sums, row_number, summed
-from penstock.engine.updates.rows import Staged, Writer, read_files
+from penstock.engine.updates.rows import RowsProblem, Staged, Writer, read_files, schema_of
 from penstock.model.grain import WHOLE
-from penstock.model.partitions import PartitionSet
+from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.schema import Schema
 from penstock.requests.job import Job
 from penstock.store.store import Store
@@ -196,10 +197,28 @@ class SparkWork(Compute):
                     files = self.catalogue.described(conn, table, files, described)
                 stored, declared = self.catalogue.schema(conn, table, job.pin), self.warehouse.definitions[table].schema
                 schema = (declared or stored) if own else (stored or declared)
-            assert schema is not None
+            if schema is None:
+                schema = self._columns_of(table, job, find)
             return Slice(tuple(files), tuple(self.catalogue.locate(table, file) for file in files), schema)
 
         return find
+
+    def _columns_of(self, table: str, job: Job, find: FileLookup) -> Schema:
+        """The columns of a table that was never made, and without which another goes on: what its query gives of no rows."""
+        definition = self.warehouse.definitions[table]
+        if definition.table.is_base or definition.flow is not None or definition.declaration.is_external:
+            what = "feed" if definition.table.is_base else "table"
+            raise RowsProblem(
+                f"`{job.table}` goes on without `{table}`, of which nothing has come yet, so that nobody knows its columns: "
+                f"declare `columns` of the {what}, or take `absent` out of `{job.table}`"
+            )
+
+        def nothing(source: str, *_: Any) -> Slice:
+            return Slice((), (), find(source, EMPTY, None).schema)
+
+        derivation = Derivation(self.session, self.warehouse, replace(job, table=table), nothing, self.recent)
+        hidden = {column.name for column in definition.state}
+        return tuple(column for column in schema_of(derivation.of_no_rows()) if column.name not in hidden)
 
     def _derive(self, job: Job, definition: Definition, folder: str) -> Computed:
         derivation = Derivation(self.session, self.warehouse, job, self._lookup(job), self.recent, self._shared)

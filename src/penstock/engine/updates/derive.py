@@ -183,6 +183,10 @@ class Derivation:
     def _hidden(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.definition.state)
 
+    def of_no_rows(self) -> DataFrame:
+        """What the query gives where its sources have nothing: no rows that matter, but its columns."""
+        return self._view(EVERYTHING, (0, 1))
+
     def _view(self, partitions: PartitionSet, one: Interval | None) -> DataFrame:
         """The view's rows for some partitions."""
         frames = self.sources(partitions)
