@@ -270,6 +270,26 @@ class Oracle:
         return time if kind == "timestamp" else f"inst_{'date' if kind == 'date' else 'ntz'}({time})"
 
     def _derive(self, name: str, project: Project, edges: Mapping[str, int | None]) -> None:
+        """A roll-up that went on since is read as it was at the table's edge, where that lies in one of its partitions."""
+        ahead = self._went_on(name, project, edges)
+        for source in ahead:
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE {_o(f'{source}_now')} AS SELECT * FROM {_o(source)}")
+            self._derive(source, project, {**edges, source: edges[name]})
+        self._derive_now(name, project, edges)
+        for source in ahead:
+            self.con.execute(f"CREATE OR REPLACE TEMP TABLE {_o(source)} AS SELECT * FROM {_o(f'{source}_now')}")
+
+    def _went_on(self, name: str, project: Project, edges: Mapping[str, int | None]) -> list[str]:
+        found, edge = [], edges.get(name)
+        for source in project["tables"][name]["sources"]:
+            above, own = project["tables"].get(source), edges.get(source)
+            if source == name or above is None or above.get("feed") or above["grain"] == "none":
+                continue
+            if edge is not None and own is not None and own > edge > calendar.floor(edge, above["grain"], self.zone):
+                found.append(source)
+        return found
+
+    def _derive_now(self, name: str, project: Project, edges: Mapping[str, int | None]) -> None:
         table = project["tables"][name]
         grain, edge = table["grain"], edges.get(name)
         text = duck_text(table["text"]).replace("ITSELF", name)

@@ -213,7 +213,7 @@ class SparkWork(Compute):
                 f"declare `columns` of the {what}, or take `absent` out of `{job.table}`"
             )
 
-        def nothing(source: str, *_: Any) -> Slice:
+        def nothing(source: str, _in: Any, _after: Any, _described: Any = None) -> Slice:
             return Slice((), (), find(source, EMPTY, None).schema)
 
         derivation = Derivation(self.session, self.warehouse, replace(job, table=table), nothing, self.recent)
