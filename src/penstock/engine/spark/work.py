@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -213,8 +212,10 @@ class SparkWork(Compute):
                 f"declare `columns` of the {what}, or take `absent` out of `{job.table}`"
             )
 
-        def nothing(source: str, _in: Any, _after: Any, _described: Any = None) -> Slice:
-            return Slice((), (), find(source, EMPTY, None).schema)
+        def nothing(
+            table: str, partitions: PartitionSet | None, added_after: int | None, described: str | None = None
+        ) -> Slice:
+            return Slice((), (), find(table, EMPTY, None).schema)
 
         derivation = Derivation(self.session, self.warehouse, replace(job, table=table), nothing, self.recent)
         hidden = {column.name for column in definition.state}
