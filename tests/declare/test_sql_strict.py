@@ -59,6 +59,8 @@ SELECT k, s, count(*) AS n FROM ev GROUP BY ROLLUP (k, s)
 SELECT k, s, count(*) AS n FROM ev GROUP BY CUBE (k, s)
 SELECT k, s, count(*) AS n FROM ev GROUP BY GROUPING SETS ((k), (s), ())
 SELECT k, s, grouping(k) AS g, grouping_id(k, s) AS q FROM ev GROUP BY k, s WITH ROLLUP
+SELECT upper(k) AS kk, s, count(*) AS n FROM ev GROUP BY ROLLUP (upper(k), s) HAVING kk IS NOT NULL AND s <> 'x' AND max(i) > 0 AND grouping(s) = 0
+SELECT upper(k) AS kk, s, count(*) AS n FROM ev GROUP BY upper(k), s WITH CUBE ORDER BY kk, s, n
 SELECT k, count(*) AS n FROM ev GROUP BY k HAVING n > 1
 SELECT k FROM ev QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts) = 1
 SELECT k, row_number() OVER w AS n FROM ev WINDOW w AS (PARTITION BY k ORDER BY ts)
@@ -350,6 +352,9 @@ SELECT k FROM ev GROUP BY nosuch
 SELECT k, i FROM ev ORDER BY nosuch
 SELECT k FROM ev HAVING i > 1
 SELECT k, count(*) AS n FROM ev GROUP BY k HAVING i > 1
+SELECT upper(k) AS kk, s, count(*) AS n FROM ev GROUP BY ROLLUP (upper(k), s) HAVING upper(k) IS NOT NULL
+SELECT upper(k) AS kk, s, count(*) AS n FROM ev GROUP BY upper(k), s WITH CUBE ORDER BY upper(k)
+SELECT upper(k) AS kk, s, count(*) AS n FROM ev GROUP BY GROUPING SETS ((upper(k)), (s)) HAVING grouping(upper(k)) = 0
 SELECT k, count(*) FILTER (WHERE sum(i) > 1) AS n FROM ev GROUP BY k
 SELECT ai_query(k) AS c FROM ev
 SELECT i AS `I`, b AS `i` FROM ev

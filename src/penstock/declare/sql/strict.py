@@ -267,7 +267,10 @@ def _grouped(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
     if not block.is_grouped and having is None:
         return
     keys = group_keys(block)
-    if keys is None or unknown_relation(block) is not None:
+    if unknown_relation(block) is not None:
+        return
+    if keys is None:
+        yield from _of_grouping_sets(parsed, block)
         return
     known = {block.canon(key) for key in keys}
     items = [item for item in block.node.expressions if not item.is_star]
@@ -279,6 +282,40 @@ def _grouped(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
             )
             yield parsed.text.at(column, f"`{name}` is neither grouped nor aggregated", expected)
             return
+
+
+_OF_SETS = (exp.Group, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple, exp.Paren)
+
+
+def _of_grouping_sets(parsed: Parsed, block: Block) -> Iterator[SqlFlaw]:
+    """Behind GROUPING SETS, ROLLUP and CUBE, Spark finds in HAVING and ORDER BY plain columns that are grouped by, not expressions."""
+    group = block.node.args.get("group")
+    if group is None or group.args.get("all"):
+        return
+    plain = {block.canon(column) for column in group.find_all(exp.Column) if isinstance(column.parent, _OF_SETS)}
+    for clause in ("having", "order"):
+        for column in _unnamed(parsed, block.node.args.get(clause)):
+            bound = block.meaning(column)
+            if bound is not None and bound.relation in block.relations and block.canon(column) not in plain:
+                place = "HAVING" if clause == "having" else "ORDER BY"
+                found = f"`{column.sql(dialect='spark')}` in {place} behind grouping sets, where Spark knows plain grouped columns only"
+                expected = "give the expression a name in SELECT and use that, or a query around this one"
+                yield parsed.text.at(column, found, expected)
+                return
+
+
+def _unnamed(parsed: Parsed, node: exp.Expr | None) -> Iterator[exp.Column]:
+    """The columns of a clause outside of aggregates."""
+    if node is None or isinstance(node, exp.Query | exp.Lambda | exp.Window):
+        return
+    is_grouping = isinstance(node, exp.Func) and function_name(parsed, node) in ("grouping", "grouping_id")
+    if is_aggregate(_bare(node)) and not is_grouping:
+        return
+    if isinstance(node, exp.Column):
+        yield node
+    else:
+        for child in node.iter_expressions():
+            yield from _unnamed(parsed, child)
 
 
 def _loose(block: Block, node: exp.Expr, known: set[str]) -> Iterator[exp.Column]:
