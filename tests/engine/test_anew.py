@@ -223,26 +223,28 @@ def test_new_rows_change_older_ones_of_their_partition_and_finer_readers_see_it(
 def test_a_column_of_another_type_is_taken_along_where_its_files_are_gone(site: Site) -> None:
     """As if they were read again; what would be another value is refused, and nothing is lost."""
     toml = 'name = "typed"\nzone = "Europe/Berlin"\n[feeds.s]\npath = "landing/s/*.csv"\nformat = "csv"\ncolumns = "{}"\nsettle = "0s"\n'
-    columns = "n bigint, x float, at timestamp, w timestamp_ntz"
+    columns = "n bigint, x float, at timestamp, w timestamp_ntz, e string, i int"
     site.write(
         {
             "penstock.toml": toml.format(columns),
-            "landing/s/1.csv": "n,x,at,w\n7,0.1,2024-01-01 00:00:00,2024-01-01 00:00:00\n",
+            "landing/s/1.csv": "n,x,at,w,e,i\n7,0.1,2024-01-01 00:00:00,2024-01-01 00:00:00, 1e3,7\n",
         }
     )
     site.run()
     (site.folder / "landing/s/1.csv").unlink()
-    exact = "SELECT cast(n AS string), cast(x AS string), cast(at AS string), cast(w AS string) FROM s"
-    for changed in ("n int, x double, at timestamp_ntz, w timestamp", "n string, x decimal(5,2), at date, w date"):
+    exact = "SELECT cast(n AS string), cast(x AS string), cast(at AS string), cast(w AS string), cast(e AS string), cast(i AS string) FROM s"
+    other = "n string, x decimal(5,2), at date, w date, e int, i int"
+    for changed in ("n int, x double, at timestamp_ntz, w timestamp, e double, i decimal(6,2)", other):
         site.write({"penstock.toml": toml.format(changed)})
         ((row,),) = site.run(exact)
         assert [float(row[0]), float(row[1]), row[2][:10], row[3][:10]] == [7, 0.1, "2024-01-01", "2024-01-01"]
-    site.write({"penstock.toml": toml.format("n string, x decimal(5,0), at date, w date") + "[run]\n"})
+        assert [float(value) for value in row[4:]] == [1000, 7]
+    site.write({"penstock.toml": toml.format(other.replace("5,2", "5,0")) + "[run]\n"})
     with Warehouse(site.folder, spark=site.spark) as warehouse:
         warehouse.run(until_idle=True)
         (error,) = [row.error or "" for row in warehouse.status()]
         assert "x was decimal(5,2) and is decimal(5,0) now, but the files are gone whose rows have 0.10" in error
-    site.write({"penstock.toml": toml.format("n string, x decimal(5,2), at date, w date")})
+    site.write({"penstock.toml": toml.format(other)})
     assert site.run("SELECT n FROM s") == [[("7",)]]
 
 

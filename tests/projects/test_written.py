@@ -3,8 +3,9 @@ every step, and with the rows that are expected in the end."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
-from tests.projects.calendar import DAY, HOUR, MINUTE, wall
+from tests.projects.calendar import DAY, HOUR, MINUTE, midnight, wall
 from tests.projects.engines import Engine, OnDuck, OnSpark
 from tests.projects.play import play, published
 from tests.projects.shrink import told
@@ -145,6 +146,29 @@ def test_a_project_of_another_zone_has_each_row_once(tmp_path: Path, duck: OnDuc
     assert sorted(row[1] for row in found["ev"]) == [1, 2, 3, 4]
     # Half past midnight in Berlin is the day before in UTC.
     assert sorted((row[1], row[2]) for row in found["days"]) == [(T + n * DAY, n + 1) for n in range(4)]
+
+
+@pytest.mark.parametrize("zones", [("Asia/Kathmandu", "Europe/London"), ("Europe/London", "Asia/Tokyo")])
+@pytest.mark.parametrize("gone", [False, True])
+def test_days_of_a_feed_with_a_zone_of_its_own_begin_in_the_projects(
+    tmp_path: Path, duck: OnDuck, zones: tuple[str, str], gone: bool
+) -> None:
+    days = feed(partition="week", zone="America/Sao_Paulo") | {"columns": [*COLUMNS[:2], ["ts", "date"]]}
+    text = "SELECT ⟦:partition_start¦cast({start} as bigint)⟧ AS slot, count(*) AS n FROM ev"
+    weeks = table(text, [["slot", "timestamp"], ["n", "bigint"]], "slot", "week", {"ev": None})
+    archived = [{"do": "delete", "feed": "ev", "file": "f1.csv"}] if gone else []
+    steps = [
+        [deliver(1, ("a", 1, "2024-02-01"), ("a", 2, "2024-03-01"))],
+        [*archived, {"do": "zone", "value": zones[1]}],
+    ]
+    found = lived(tmp_path / "p", duck, {"ev": days}, {"weeks": weeks}, steps, zone=zones[0])
+    # The newest day has begun, also where it begins at another time now.
+    assert [row[1] for row in found["weeks"]] == [1, 1]
+    with sqlite3.connect(tmp_path / "p" / ".penstock" / "penstock.db") as store:
+        ((edge,),) = store.execute(
+            "SELECT complete_us FROM penstock_version WHERE table_name = 'ev' ORDER BY snapshot DESC LIMIT 1"
+        )
+    assert edge == midnight(date(2024, 3, 1), zones[1]) + 1
 
 
 def wall_of(year: int, month: int, day: int, hour: int, minute: int) -> int:

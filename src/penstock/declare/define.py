@@ -61,6 +61,9 @@ def rows_fingerprint(feed: FeedDeclaration, zone: str) -> str:
     columns = columns_of(feed, "")[0]
     order = config.order if config.mode == "snapshot" else ""
     read_in = config.zone or zone
+    kind = next((c.type for c in columns or () if c.name.lower() == (config.time or "").lower()), None)
+    if config.zone is not None and (columns is None or kind in ("date", "timestamp_ntz")):
+        read_in += f" {zone}"  # when a day or what a clock shows is, the project's zone says
     said = (config.time, config.mode, order, config.rules, config.max_ahead, columns and ddl(columns), read_in)
     text = repr(said if config.late == "load" else (*said, config.late))
     return sha256(text.encode()).hexdigest()[:12]

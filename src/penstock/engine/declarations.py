@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
@@ -12,8 +13,10 @@ from penstock.control.events import WarehouseDeclared
 from penstock.control.snapshot import FORMAT, load
 from penstock.control.state import State
 from penstock.declare.effects import changes, settings_of
+from penstock.declare.keyed import KEYED
 from penstock.declare.spark_settings import cores_of
 from penstock.declare.warehouse import Definitions
+from penstock.errors import PenstockError
 from penstock.queries.situation import Updates
 from penstock.store.store import Store
 
@@ -33,6 +36,7 @@ def declared(
     """The event; with `remember` its settings are those that the next is compared with."""
     declarations, settings = warehouse.declarations, settings_of(warehouse)
     before = json.loads(store.fact(conn, _FACT) or "{}")
+    _keep_archived_rows(warehouse, store, conn, before)
     if remember:
         store.set_fact(conn, _FACT, json.dumps(settings))
     return WarehouseDeclared(
@@ -45,6 +49,24 @@ def declared(
         changes(before, settings),
         cores_of(declarations.config.spark),
     )
+
+
+def _keep_archived_rows(warehouse: Definitions, store: Store, conn: Connection, before: Mapping[str, str]) -> None:
+    """With keys a feed has its rows in another table than without, which is made from its files: so they must be there."""
+    for name, feed in warehouse.feeds.items():
+        was, now = before.get(f"feeds.{name}.mode", "append"), feed.config.mode
+        if f"feeds.{name}" not in before or (was in KEYED) == (now in KEYED):
+            continue
+        held = store.held(conn, f"{name}_changes" if was in KEYED else name)
+        uris = [row.uri for row in store.delivered(conn, name) if row.uri in held]
+        gone = [uri for uri in uris if not (warehouse.declarations.folder / uri).exists()]
+        if gone:
+            also = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+            raise PenstockError(
+                f"feed `{name}`: mode was {was} and is {now} now, so its rows go into another table, which is made from its files; but "
+                f"{gone[0]} is no longer there{also}, and its rows would be lost: put it back, take it out with `penstock withdraw`, or "
+                f'write mode = "{was}" again'
+            )
 
 
 # The state of a project as the store has it: what `status`, `explain` and a restarting process begin with.

@@ -31,8 +31,8 @@ from penstock.engine.storage import LocalStorage
 from penstock.engine.updates.executor import BadFiles, explain_error
 from penstock.engine.updates.load import LATE, QUARANTINE, FeedReader, base_rows, refused_of
 from penstock.engine.updates.provenance import COLUMN, FILE, spans_by_file
-from penstock.engine.updates.rows import RowsProblem, Staged, Writer, micros, quoted, read_files, within
-from penstock.engine.updates.text_values import text
+from penstock.engine.updates.rows import RowsProblem, Staged, Writer, micros, quoted, read_files, struct_of, within
+from penstock.engine.updates.text_values import Values, text
 from penstock.engine.updates.times import instant_of
 from penstock.flows.activities import BlackBox
 from penstock.flows.report import FlowReport, total
@@ -461,7 +461,7 @@ class BaseLoad:
         plain = self.definition.declaration.is_plain and self._readable_as_declared()
         same = [plain or self._made_so(known.get(file.uri)) for file in gone]
         if not self.snapshot_mode:
-            lost = self._replaced(gone, known)
+            lost = self._lost(gone, known) if gone else []
             same = [one and file not in lost for one, file in zip(same, gone, strict=True)]
         if gone and (not all(same) or any(not file.id for file in gone)):
             first, also = gone[0].uri, f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
@@ -480,24 +480,23 @@ class BaseLoad:
         self.kept_as |= {f.uri: known[f.uri].reading.rstrip(NEWEST) + mark for f in gone if f.uri in known}
         return there, gone
 
-    def _replaced(self, files: Sequence[FeedFile], known: Mapping[str, Any]) -> list[FeedFile]:
-        """Files that were loaded when the newest counted, of which not all rows are stored: others took their place."""
+    def _lost(self, files: Sequence[FeedFile], known: Mapping[str, Any]) -> list[FeedFile]:
+        """Of files that are gone, those whose rows are not stored, or not all: when the newest counted, others took their place."""
         loaded = [f for f in files if f.uri in known and (known[f.uri].reading or "").endswith(NEWEST)]
-        if not loaded:
-            return []
+        had = {f.id: PartitionSet.of(*spans_of(known[f.uri])) for f in files if f.uri in known}
         found, schema = self._stored(self.job.table, None)
         time = self.definition.time
-        if time is not None and time.lower() not in (column.name.lower() for column in schema):
-            return loaded
+        is_there = time is None or time.lower() in (column.name.lower() for column in schema)
         paths = [self.catalogue.locate(self.job.table, f) for f in found if FILE in f.physical.split(",")]
         zone = zone_of(self.warehouse.zone)
-        stored = spans_by_file(paths, time, HOUR_US, lambda value: instant_of(value, zone))
-        whole = []
+        stored = spans_by_file(paths, time if is_there else None, HOUR_US, lambda value: instant_of(value, zone))
+        lost = [file for file in files if had.get(file.id) and file.id not in stored]
         for file in loaded:
-            had = PartitionSet.of(*spans_of(known[file.uri])).hull(self.definition.table.grain)
-            here = PartitionSet.of(*stored.get(file.id, ())).hull(self.definition.table.grain)
-            whole += [file] if had and not had - here else []
-        return [file for file in loaded if file not in whole]
+            grain = self.definition.table.grain
+            here = PartitionSet.of(*stored.get(file.id, ())).hull(grain)
+            if not is_there or not had[file.id] or had[file.id].hull(grain) - here:
+                lost.append(file)
+        return lost
 
     def _readable_as_declared(self) -> bool:
         """Whether what the files of the stored rows said can be read with the columns of now."""
@@ -618,9 +617,17 @@ class BaseLoad:
             before = {column.name: column.type for column in schema}
             other = [c for c in self._schema(own) if c.type != before.get(c.name, c.type)]
             rows[own.name] = (
-                frame.withColumns({c.name: _as_delivered(c, before[c.name]) for c in other}) if other else frame
+                frame.withColumns(
+                    {c.name: _as_delivered(c, before[c.name], self._values(before[c.name])) for c in other}
+                )
+                if other
+                else frame
             )
         return rows
+
+    def _values(self, before: str) -> Values:
+        """How the text of stored values is to be understood: what was text is as it was delivered."""
+        return self.reader.values(self.session) if before == "string" else Values()
 
     def _size(self, table: str) -> int:
         return sum(file.size_bytes for file in self._stored(table, None)[0])
@@ -741,16 +748,27 @@ class BaseLoad:
         }
 
 
-def _as_delivered(column: Column, before: str) -> SparkColumn:
-    """A stored value in the type that its column has now, by way of its text, as if its file were read again. That must be the
-    same value: what would be cut or lost is an error."""
-    value = quoted(column.name)
-    now = f"try_cast(cast({value} as string) as {column.type})"
-    same = f"try_cast(cast({now} as string) as {before}) <=> {value}"
+def _as_delivered(column: Column, before: str, values: Values) -> SparkColumn:
+    """A stored value in the type that its column has now, as if its file were read again: what its text says, or the same number
+    or time. What would be cut or lost is an error."""
+    value, kind = quoted(column.name), struct_of((column,)).fields[0].dataType
+    said = f"cast({value} as string)"
+    ways = [(f"{value} is null", f"cast(null as {column.type})")]
+    if (unfit := values.unfit(said, kind)) is not None:
+        ways.append((f"not ({unfit})", values.value(said, kind)))
+    through = [said, value] if _is_number(before) and _is_number(column.type) else [said]
+    for way in through:
+        now = f"try_cast({way} as {column.type})"
+        back = f"cast({now} as string)" if way is said else now
+        ways.append((f"coalesce(try_cast({back} as {before}) = {value}, false)", now))
+    cases = " ".join(f"when {test} then {now}" for test, now in ways)
     found = f"{column.name} was {before} and is {column.type} now, but the files are gone whose rows have "
     hint = ": put them back, take them out with `penstock withdraw`, or undo the change"
-    error = f"raise_error(concat({text(found)}, cast({value} as string), {text(hint)}))"
-    return expr(f"case when {same} then {now} else {error} end")
+    return expr(f"case {cases} else raise_error(concat({text(found)}, {said}, {text(hint)})) end")
+
+
+def _is_number(type_: str) -> bool:
+    return type_ in ("tinyint", "smallint", "int", "bigint", "float", "double") or type_.startswith("decimal")
 
 
 def _rank(file: FeedFile) -> tuple[str, int, int]:

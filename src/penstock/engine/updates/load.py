@@ -239,7 +239,7 @@ class FeedReader:
 
     def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
         """Values in place of text, and in place of what could not be parsed the reason."""
-        values = self._values(rows.sparkSession)
+        values = self.values(rows.sparkSession)
         cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
         cases += [f"when {WHY} is not null then {WHY}"] if WHY in rows.columns else []
         columns, texts = [], []
@@ -258,7 +258,7 @@ class FeedReader:
         names = [quoted(column.name) for column in self.schema]
         return both.selectExpr(*names, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
 
-    def _values(self, session: SparkSession) -> Values:
+    def values(self, session: SparkSession) -> Values:
         given = {key.lower(): str(value) for key, value in self.feed.config.options.items()}
         keys = {"date": "dateformat", "timestamp": "timestampformat", "timestamp_ntz": "timestampntzformat"}
         formats = {kind: given[key] for kind, key in keys.items() if key in given}
@@ -375,7 +375,7 @@ def _infer_csv(
         )
     alike = [file for file in files if not form.header or _same_names(header(folder / file.uri, form), names)]
     rows = reader.frame(session, alike).where(f"{CORRUPT} is null")
-    values = reader._values(session)
+    values = reader.values(session)
     tests = [f"max({quoted(name)} is not null)" for name in names]
     for name in names:
         for guess in _GUESSES:
