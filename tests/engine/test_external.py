@@ -128,7 +128,8 @@ def test_an_order_is_issued_reported_and_read(site: Site) -> None:
     # The file is where it was, and nothing is left to do.
     with opened(site) as warehouse:
         assert not warehouse.orders() and file.exists()
-        assert warehouse.verify().ok
+        verified = warehouse.verify(deep=True)
+        assert verified.ok and {each.table: each.why for each in verified.compared if each.why} == {"scores": "others make it"}
 
 
 def test_changes_while_an_order_is_open_are_ordered_next(site: Site) -> None:

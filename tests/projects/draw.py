@@ -225,7 +225,7 @@ class _Case:
             "settings": settings,
             "pattern": rng.choice([None, None, "f*", "*"]) if "punctuation" not in settings else None,
         }
-        if style == "naive" and rng.random() < 0.4:
+        if (style == "naive" or (time and dict(columns)[time] != "timestamp")) and rng.random() < 0.4:
             settings["zone"] = rng.choice(list(ZONES))
         if mode == "snapshot" and rng.random() < 0.4:
             settings["order"] = rng.choice(["modified", r"name f([0-9]+)", f"column {called['v']}", "column epoch"])
@@ -898,15 +898,16 @@ class _Case:
             return None
         columns = [list(column) for column in feed["columns"]]
         names = [column for column, _ in columns]
-        if kind == "columns" and not self.archived:
-            action = rng.choice(["add", "add", "drop", "widen", "turn"])
-            extra = ("note", rng.choice(["string", "bigint", "double"]))
+        if kind == "columns":
+            # What a file said that is gone is not known of a column that was away.
+            action = rng.choice(["add", "add", "drop", "widen", "turn"]) if not self.archived else "add"
+            extra = ("more" if self.archived else "note", rng.choice(["string", "bigint", "double"]))
             droppable = [
                 one
                 for one in ("x", "f", "d", "epoch", "tags", "place", "note", "seen_at")
                 if one in names and one != feed["time"]
             ]
-            if action == "add" and "note" not in names:
+            if action == "add" and extra[0] not in names:
                 columns.insert(rng.randrange(len(columns) + 1), list(extra))
             elif action == "drop" and droppable and name not in self.mixed:
                 del columns[names.index(rng.choice(droppable))]

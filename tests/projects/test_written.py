@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.errors import PenstockError
 from tests.projects.calendar import DAY, HOUR, MINUTE, midnight, wall
 from tests.projects.engines import Engine, OnDuck, OnSpark
 from tests.projects.play import play, published
+from tests.projects.project import write_project
 from tests.projects.shrink import told
 from tests.projects.views import Source, View, trunc
 from tests.projects.views import python as in_python
@@ -254,6 +256,43 @@ def test_snapshots_that_are_kept_from_now_on_must_all_be_there(tmp_path: Path, d
     # The rows of the last are all there: it may go.
     steps[2][1] = {"do": "delete", "feed": "ev", "file": "f2.csv"}
     lived(tmp_path / "q", duck, feeds, {}, steps)
+
+
+@pytest.mark.parametrize("time", ["ts", None])
+def test_a_new_column_where_a_file_is_gone(tmp_path: Path, duck: OnDuck, time: str | None) -> None:
+    wider = {"do": "feed fields", "name": "ev", "fields": {"columns": [*COLUMNS, ["more", "string"]]}}
+    gone = {"do": "delete", "feed": "ev", "file": "f1.csv"}
+    steps = [[deliver(1, ("a", 1, T))], [gone, wider, deliver(2, ("b", 2, T + DAY, "x"))]]
+    settings = {"rules": ["v IS NULL OR v < 95"]} if time is None else {"partition": "day"}
+    found = lived(tmp_path / "p", duck, {"ev": feed(**settings) | {"time": time}}, {}, steps)
+    assert sorted(found["ev"]) == [("a", 1, T), ("b", 2, T + DAY)]
+
+
+@pytest.mark.parametrize(("before", "after"), [("append", "upsert"), ("upsert", "append")])
+def test_with_keys_or_without_rows_of_files_that_are_gone_are_not_lost(
+    tmp_path: Path, duck: OnDuck, before: str, after: str
+) -> None:
+    """They would be rows of another table, which nobody could make."""
+    folder, keyed = tmp_path / "p", 'mode = "upsert"\nkey = "k"\norder = "column v"\n'
+    project = {"zone": "UTC", "run": {}, "feeds": {"ev": feed()}, "tables": {}}
+    write_project(project, folder)
+    plain = (folder / "penstock.toml").read_text()
+    texts = {"append": plain, "upsert": plain + keyed}
+
+    def run(mode: str) -> list[tuple[Any, ...]]:
+        (folder / "penstock.toml").write_text(texts[mode])
+        duck.run(folder, (), (), None)
+        return sorted(published(folder, {"ev": ["k", "v"]})["ev"])
+
+    for number in (1, 2):
+        (folder / f"landing/ev/f{number}.csv").write_text(f"k,v,ts\nk{number},{number},2024-03-04T00:00:00Z\n")
+    assert run(before) == [("k1", 1), ("k2", 2)]
+    (folder / "landing/ev/f1.csv").rename(tmp_path / "archived")
+    with pytest.raises(PenstockError, match=r"f1.csv is no longer there, and its rows would be lost"):
+        run(after)
+    assert run(before) == [("k1", 1), ("k2", 2)]
+    (tmp_path / "archived").rename(folder / "landing/ev/f1.csv")
+    assert run(after) == run(before) == [("k1", 1), ("k2", 2)]
 
 
 def test_a_table_goes_on_without_one_that_was_never_made(tmp_path: Path, duck: OnDuck) -> None:

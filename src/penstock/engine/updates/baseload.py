@@ -615,14 +615,19 @@ class BaseLoad:
             paths = [self.catalogue.locate(own.name, file) for file in found]
             frame = read_files(self.session, paths, (*schema, COLUMN), sum(f.size_bytes for f in found))
             before = {column.name: column.type for column in schema}
-            other = [c for c in self._schema(own) if c.type != before.get(c.name, c.type)]
-            rows[own.name] = (
-                frame.withColumns(
-                    {c.name: _as_delivered(c, before[c.name], self._values(before[c.name])) for c in other}
-                )
-                if other
-                else frame
-            )
+            known = {name.lower() for name in before}
+            other = {
+                c.name: _as_delivered(c, before[c.name], self._values(before[c.name]))
+                for c in self._schema(own)
+                if c.type != before.get(c.name, c.type)
+            }
+            frame = frame.withColumns(other) if other else frame
+            new = [
+                f"cast(null as {c.type}) as {quoted(c.name)}"
+                for c in self._schema(own)
+                if c.name.lower() not in known
+            ]
+            rows[own.name] = frame.selectExpr("*", *new) if new else frame
         return rows
 
     def _values(self, before: str) -> Values:

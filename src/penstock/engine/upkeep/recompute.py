@@ -84,6 +84,8 @@ class Recompute:
         try:
             if not table.exists:
                 yield from (Compared(name, None, "it has nothing yet") for name in names)
+            elif table.table.external:
+                yield from (Compared(name, None, "others make it") for name in names)
             elif table.table.is_base:
                 yield from self._base(state, table, names)
             else:
