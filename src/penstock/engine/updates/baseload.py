@@ -623,9 +623,7 @@ class BaseLoad:
             }
             frame = frame.withColumns(other) if other else frame
             new = [
-                f"cast(null as {c.type}) as {quoted(c.name)}"
-                for c in self._schema(own)
-                if c.name.lower() not in known
+                f"cast(null as {c.type}) as {quoted(c.name)}" for c in self._schema(own) if c.name.lower() not in known
             ]
             rows[own.name] = frame.selectExpr("*", *new) if new else frame
         return rows
