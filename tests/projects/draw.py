@@ -118,7 +118,9 @@ class _Case:
         if rng.random() < 0.35:
             self._feed(self._name("ref"), reference=True)
         for feed in list(self.project["feeds"]):
-            if rng.random() < (0.1 if plain else 0.2):
+            if self._may_have_keys(feed) and rng.random() < 0.15:
+                self._keyed(feed)
+            elif rng.random() < (0.1 if plain else 0.2):
                 self._base_tables(feed)
         for at in range(rng.randrange(1, 5)):
             name = self._name(f"t{at}")
@@ -235,6 +237,55 @@ class _Case:
         timed = time if not (mode == "snapshot" and grain == "none") else None
         self.sources[name] = Source(
             name, tuple((token(column), kind) for column, kind in columns), token(timed) if timed else None, grain
+        )
+
+    def _may_have_keys(self, name: str) -> bool:
+        feed = self.project["feeds"][name]
+        plain = all("<" not in kind for _, kind in feed["columns"])
+        return bool(feed["declared"] and feed["mode"] == "append" and feed["time"] and plain and token(name) == name)
+
+    def _keyed(self, name: str) -> None:
+        """The feed says what became of keys: one table has its rows as they come, another those of now."""
+        rng, feed = self.rng, self.project["feeds"][name]
+        k, v, time = (feed["called"][one] for one in ("k", "v", "ts"))
+        grain = feed["settings"].get("partition", "none")
+        keys = [k] if grain == "none" and rng.random() < 0.7 else [k, time]
+        mode = rng.choice(["upsert", "changes"])
+        shown = [list(column) for column in feed["columns"]]
+        if mode == "changes":
+            feed["columns"] = [*feed["columns"], ("op", "string")]
+        settings = {
+            key: value for key, value in feed["settings"].items() if key not in ("lateness", "punctuation", "late")
+        }
+        feed["settings"] = settings | {"key": keys, "order": f"column {v}"}
+        feed["mode"] = mode
+        feed["implied"] = [f"{token(one)} IS NOT NULL" for one in dict.fromkeys((*keys, v))]
+        feed["implied"] += ["op IS NOT NULL AND op IN ('c', 'u', 'd')"] if mode == "changes" else []
+        rest = [one for one, _ in feed["columns"] if one not in (*keys, v, "op")]
+        deleted = ["CASE WHEN op = 'd' THEN 1 ELSE 0 END"] if mode == "changes" else []
+        by = ", ".join(f"{one} DESC NULLS LAST" for one in (token(v), *deleted, *map(token, rest)))
+        log = f"{name}_changes"
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(map(token, keys))} ORDER BY {by}) AS last_one FROM {log}"
+        alive = " AND op <> 'd'" if mode == "changes" else ""
+        text = f"SELECT {', '.join(token(one) for one, _ in shown)} FROM ({ranked}) WHERE last_one = 1{alive}"
+        common = {"kind": "keyed", "time": feed["time"], "grain": grain, "how": "partition", "settings": {}}
+        self.project["tables"][log] = common | {
+            "template": "base",
+            "feed": name,
+            "text": f"SELECT * FROM {token(name)}",
+            "columns": [list(column) for column in feed["columns"]],
+            "sources": {},
+        }
+        self.project["tables"][name] = common | {
+            "template": "keyed",
+            "text": text,
+            "columns": shown,
+            "sources": {log: "same" if grain != "none" else None},
+            "settings": {} if grain != "none" else {"waits": False},
+        }
+        timed = feed["time"] if grain != "none" else None
+        self.sources[name] = Source(
+            name, tuple((token(c), t) for c, t in shown), token(timed) if timed else None, grain
         )
 
     def _base_tables(self, feed: str) -> None:
@@ -411,7 +462,7 @@ class _Case:
             name
             for name, table in self.project["tables"].items()
             if not table.get("feed")
-            and table["kind"] != "flow"
+            and table["kind"] not in ("flow", "keyed")
             and not any(source in self.project["tables"] for source in table["sources"])
         ]
         if len(alone) >= 2 and self.rng.random() < 0.15:
@@ -568,6 +619,8 @@ class _Case:
             if kind == "timestamp_ntz":
                 return there.isoformat(sep=" ")
             return there.isoformat(sep=" ") if feed["style"] == "naive" else at
+        if name == "op" and feed["mode"] == "changes":
+            return rng.choice(["c", "u", "u", "u", "d", "d"])
         if kind == "string":
             return rng.choice(KEYS) if rng.random() < 0.93 else rng.choice(ODD)
         if name == feed["called"].get("ts") and kind == "timestamp":
@@ -715,7 +768,9 @@ class _Case:
         """A declaration that is another one from now on."""
         rng = self.rng
         tables = [
-            name for name, table in self.project["tables"].items() if not table.get("feed") and table["kind"] != "flow"
+            name
+            for name, table in self.project["tables"].items()
+            if not table.get("feed") and table["kind"] not in ("flow", "keyed")
         ]
         leaves = [
             name
@@ -844,6 +899,14 @@ class _Case:
         options += [("queue", "1s"), ("settle", "0s"), ("reasons", {"f*1*": "audit"})]
         options += [("look_every", rng.choice(["5m", None])), ("follow_links", rng.choice([True, None]))]
         fixed = self.archived or name in self.mixed
+        if feed["mode"] in ("upsert", "changes"):
+            v, key = token(feed["called"]["v"]), rng.choice(["rules", "rules", "queue", "priority"])
+            values = {"queue": "1s", "priority": 4, "rules": rng.choice([None, [f"{v} IS NULL OR {v} < 95"]])}
+            return (
+                None
+                if fixed and key == "rules"
+                else {"do": "feed setting", "name": name, "key": key, "value": values[key]}
+            )
         if feed["mode"] == "snapshot" and not fixed and name not in self.needed:
             options += [
                 ("order", one) for one in ("arrival", "modified", "name f([0-9]+)", f"column {feed['called']['v']}")

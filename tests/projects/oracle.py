@@ -167,7 +167,7 @@ class Oracle:
             numbered = [(*row, number) for number, one in enumerate(made) for row in self._values(feed, one)]
             self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
             self._transformed(_o(f"{name}_ever"), feed_name, None)
-        if feed["mode"] == "append":
+        if feed["mode"] != "snapshot":
             numbered = [(*row, number) for number, one in enumerate(made) for row in self._values(feed, one)]
             self._raw(feed | {"columns": [*feed["columns"], ("file_number", "bigint")]}, numbered)
             self._transformed(target, feed_name, table)
@@ -242,11 +242,11 @@ class Oracle:
         return found
 
     def _broken(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> set[int]:
-        if not feed["settings"].get("rules"):
+        if not rules_of(feed):
             return set()
         numbered = [(*row, number) for number, row in enumerate(rows)]
         self._store("judged", [*feed["columns"], ("row_number_", "bigint")], numbered)
-        tests = " OR ".join(f"NOT coalesce({duck_text(rule)}, false)" for rule in feed["settings"]["rules"])
+        tests = " OR ".join(f"NOT coalesce({duck_text(rule)}, false)" for rule in rules_of(feed))
         return {number for (number,) in self.con.execute(f"SELECT row_number_ FROM judged WHERE {tests}").fetchall()}
 
     def _raw(self, feed: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
@@ -256,7 +256,7 @@ class Oracle:
         self.zone = zone
         if feed["time"]:
             self.con.execute(f"DELETE FROM raw WHERE {_quoted(feed['time'])} IS NULL")
-        for rule in feed["settings"].get("rules", []):
+        for rule in rules_of(feed):
             self.con.execute(f"DELETE FROM raw WHERE NOT coalesce({duck_text(rule)}, false)")
 
     def _transformed(self, target: str, feed: str, table: Mapping[str, Any] | None) -> None:
@@ -453,6 +453,14 @@ class Oracle:
                 found.add(n)
                 n = calendar.shift(n, 1, grain, self.zone)
         return sorted(found)
+
+
+def rules_of(feed: Mapping[str, Any]) -> list[str]:
+    """Also what rows of keys must say: which key they are of, and when it was so. A delete need say nothing else."""
+    rules, implied = feed["settings"].get("rules", []), feed.get("implied", [])
+    if feed["mode"] == "changes":
+        rules = [f"(op IS NOT NULL AND op = 'd') OR ({rule})" for rule in rules]
+    return [*rules, *implied]
 
 
 def optional(table: Mapping[str, Any], source: str) -> bool:

@@ -94,6 +94,8 @@ def texts(project: Project) -> dict[str, str]:
         lines += [f"{key} = {toml(value)}" for key, value in feed["settings"].items()]
     found = {"penstock.toml": "\n".join(lines) + "\n"}
     for name, table in project["tables"].items():
+        if table["kind"] == "keyed":
+            continue  # its feed brings it
         if table["kind"] == "flow":
             if table["flow"] is not None:
                 found[f"tables/{name}_flow.py"] = table["flow"]
