@@ -14,12 +14,10 @@ import pytest
 
 from penstock.app import Warehouse
 from penstock.control.orders import OutOfDate
-from penstock.engine.external.handed import NotAccepted
-from penstock.engine.external.tell import as_plain, span_text
-from penstock.engine.upkeep.recompute import Recompute
-from penstock.engine.upkeep.verify import Compared
 from penstock.engine.external.dispatch import as_plain, span_text
 from penstock.engine.external.registered_files import NotAccepted
+from penstock.engine.upkeep.recompute import Recompute
+from penstock.engine.upkeep.verify import Compared
 from penstock.errors import PenstockError
 from penstock.model.grain import zone_of
 from penstock.model.partitions import EVERYTHING
