@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import mean, median
 from time import process_time
 
-from penstock.flows.archetypes import long_line
 from penstock.flows.composites import break_into_subflows
-from penstock.flows.graph import FlowGraph
+from penstock.flows.graph import FlowGraph, Node, NodeKind
 from penstock.flows.staging import StagingPlan, plan_staging
 from penstock.papers.flows.etl_staging import random_flow
 
@@ -41,3 +41,11 @@ def _timed(flow: FlowGraph) -> tuple[float, StagingPlan]:
     began = process_time()
     found = plan_staging(flow)
     return process_time() - began, found
+
+
+def long_line(activities: int, *, every: int = 5, rows: float = 1_000_000) -> FlowGraph:
+    """A line of so many activities, of which every `every`-th is blocking."""
+    nodes = [Node("source", NodeKind.SOURCE, rows=rows)]
+    nodes += [Node(f"activity_{n}", blocking=n % every == every - 1) for n in range(activities)]
+    nodes.append(Node("target", NodeKind.TARGET))
+    return FlowGraph(tuple(nodes), tuple(pairwise(node.name for node in nodes)), f"line of {activities}")

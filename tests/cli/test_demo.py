@@ -23,7 +23,7 @@ from penstock.cli.demo import (
     run_demo,
     write_demo,
 )
-from penstock.cli.netops.feeds import Network, Scale, expected_rows
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Network, Scale
 from penstock.cli.netops.screen import Frame, live_table, one_line, screen_for
 from penstock.control.state import State
 from penstock.control.views.status import TableStatus
@@ -281,3 +281,14 @@ def test_the_summary(demo: Run) -> None:
     shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
     assert f"{summary.updates} updates" in shown and f"answered {summary.requests} requests" in shown
     assert "1 malformed file and 7 bad rows" in shown and "alert_context 10 15m" in shown
+
+
+def expected_rows(deliveries: list[DemoFile]) -> dict[str, int]:
+    """How many rows each base table holds once everything is loaded: a name that comes again counts once."""
+    last: dict[str, DemoFile] = {}
+    for delivery in deliveries:
+        last[delivery.path] = delivery
+    counts = dict.fromkeys(FEEDS, 0)
+    for delivery in last.values():
+        counts[delivery.feed] += delivery.rows
+    return counts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, Scale, deliver, expected_rows
+from penstock.cli.netops.feeds import FEEDS, DemoFile, Generator, Network, Scale, deliver
 from penstock.engine.clock import WallClock
 from penstock.model.time import DAY_US, MINUTE_US, SECOND_US, parse_duration, parse_instant
 from tests.waiting import LONG_S
@@ -102,11 +102,6 @@ def test_history_comes_before() -> None:
     }
     # Few partitions: it must load fast.
     assert len(slots) <= 3 + 3
-
-
-def test_expected_rows_count_a_name_once() -> None:
-    one = DemoFile(0, "alerts", "a.json", b"", 5)
-    assert expected_rows([one, replace(one, rows=3), replace(one, name="b.json", rows=1)])["alerts"] == 4
 
 
 def test_delivered_whole_and_in_time(tmp_path: Path) -> None:

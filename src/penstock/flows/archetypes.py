@@ -7,7 +7,6 @@ TPC-H, `selectivity` the share of rows that pass each cleansing activity. Costs 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 from penstock.flows.graph import FlowGraph, Node, NodeKind
 
@@ -269,11 +268,3 @@ def butterfly(scale: float = 1.0, selectivity: float = 0.9, *, recordsets: bool 
 ARCHETYPES: dict[str, Callable[..., FlowGraph]] = {
     make.__name__: make for make in (line, wishbone, primary_flow, tree, fork, butterfly)
 }
-
-
-def long_line(activities: int, *, every: int = 5, rows: float = 1_000_000) -> FlowGraph:
-    """A line of so many activities, of which every `every`-th is blocking."""
-    nodes = [Node("source", NodeKind.SOURCE, rows=rows)]
-    nodes += [Node(f"activity_{n}", blocking=n % every == every - 1) for n in range(activities)]
-    nodes.append(Node("target", NodeKind.TARGET))
-    return FlowGraph(tuple(nodes), tuple(pairwise(node.name for node in nodes)), f"line of {activities}")

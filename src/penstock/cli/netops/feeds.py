@@ -295,17 +295,6 @@ class Network:
         return _delivery(due_us, "topology", f"topology-{_stamp(day_us)[:8]}.csv", rows)
 
 
-def expected_rows(deliveries: Sequence[DemoFile]) -> dict[str, int]:
-    """How many rows each base table holds once everything is loaded: a name that comes again counts once."""
-    last: dict[str, DemoFile] = {}
-    for delivery in deliveries:
-        last[delivery.path] = delivery
-    counts = dict.fromkeys(FEEDS, 0)
-    for delivery in last.values():
-        counts[delivery.feed] += delivery.rows
-    return counts
-
-
 def _delivery(
     due_us: int, feed: str, name: str, rows: Sequence[dict[str, object]], refused: int = 0, kind: Kind = "plain"
 ) -> DemoFile:
