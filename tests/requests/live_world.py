@@ -14,14 +14,16 @@ from random import Random
 
 from penstock.control.events import BackfillRequested, UpdateFailed, UpdateFinished, UpdateStarted
 from penstock.control.readiness import blocked
+from penstock.declare.check_names import circles
 from penstock.model.graph import Graph
 from penstock.model.partitions import EMPTY, PartitionSet
 from penstock.model.relations import Everything
-from penstock.model.tables import Feed, Source, Table
-from penstock.model.time import DAY_US, MINUTE_US, SECOND_US
+from penstock.model.tables import AUTO, Feed, Source, Table
+from penstock.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US
 from penstock.requests.budget import OVERTAKING_US
 from penstock.requests.job import Job
 from penstock.requests.needs import partitions_of
+from penstock.requests.windows import is_open
 from tests.control.schedule_world import World
 from tests.requests.world import Checker, Key, Shape, Wrong, random_shape
 
@@ -61,6 +63,27 @@ def live_shape(rng: Random) -> tuple[Shape, list[Feed]]:
     return Shape(Graph(feeds, tables), shape.days), feeds
 
 
+def settings(rng: Random, shape: Shape, feeds: list[Feed]) -> Shape:
+    """The same graph with whatever can be said of tables besides, in combination."""
+    tables = list(shape.graph.tables.values())
+    for n, table in enumerate(tables):
+        tables[n] = replace(
+            table,
+            queue_us=rng.choice([0, 0, MINUTE_US, 10 * MINUTE_US, AUTO]),
+            restated=rng.choice(["", "", "00:05", "00:10..00:20", "00:00..01:00"]),
+            target_us=rng.choice([None, None, MINUTE_US, 10 * MINUTE_US, HOUR_US]),
+            late_cost=rng.choice([0.0, 0.0, 60.0, 3600.0]),
+            chop=rng.choice([None, None, 1, 2]) if table.partition != "none" and not table.is_base else None,
+            external="files" if not table.is_base and rng.random() < 0.2 else "",
+        )
+    views = [n for n, table in enumerate(tables) if not (table.is_base or table.external)]
+    grouped = list(tables)
+    for n in rng.sample(views, min(len(views), rng.choice([0, 2, 3]))):
+        grouped[n] = replace(grouped[n], group="g")
+    graph = Graph(feeds, grouped)
+    return Shape(Graph(feeds, tables) if list(circles(graph)) else graph, shape.days)
+
+
 @dataclass(slots=True)
 class Update:
     """A running job: what of its table it makes, what had come by the first reason for each partition, and the changes of
@@ -71,6 +94,8 @@ class Update:
     # The tables for whose changes it waited long enough, as it says itself.
     gave_up: frozenset[str]
     logic: int
+    # The base tables that collected for as long as targets allow, for which nobody waits.
+    collected: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -91,9 +116,12 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class LiveDriver:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, set_up: bool = False) -> None:
         self.rng = rng = Random(seed)
         self.shape, feeds = live_shape(rng)
+        self.set_up = set_up
+        if set_up:
+            self.shape = settings(Random(-seed), self.shape, feeds)
         self.world = World(Random(seed), feeds, list(self.shape.graph.tables.values()), tracks=rng.choice([1, 2, 4]))
         self.changing = self.shape.days
         self.edge = self.changing + AFTER
@@ -108,7 +136,7 @@ class LiveDriver:
         self._settle()
         self.shape = self.existing()
         self.checker = Checker(self.shape)
-        self.updates: dict[str, Update] = {}
+        self.updates: dict[str, list[Update]] = {}
         # What had come by the first reason for a partition, as a mask of changes; and the changes by file and request.
         self.first: dict[Key, int] = {}
         self.of_file: dict[tuple[str, str], Change] = {}
@@ -154,9 +182,12 @@ class LiveDriver:
         for _ in range(1000):
             for start in world.decide():
                 world.start(start)
-            if not world.running:
+            if world.running:
+                world.finish(next(iter(world.running)))
+            elif (wake := world.controller.wake_at_us) is not None:
+                world.now = max(world.now, wake)
+            else:
                 return
-            world.finish(next(iter(world.running)))
 
     def run(self, changes: int) -> None:
         left = changes
@@ -308,22 +339,28 @@ class LiveDriver:
         return files + [self.of_withdrawal.get(uri, Change()) for uri in job.withdrawn]
 
     def start(self) -> bool:
-        if self.advances:
+        if self.advances and not self.set_up:  # who is set up to collect keeps what follows waiting
             self.edge_is_not_kept_waiting()
+        state = self.world.state
+        collected = frozenset(name for name, table in state.tables.items() if is_open(state, table))
         starts = self.world.decide()
         for event in starts:
-            job = event.job
             self.world.start(event)
-            made = [n for piece in job.pieces for n in self.numbers(job.table, piece.start_us, piece.end_us)]
-            for change in self.brought(job):
-                made += change.numbers
-            made = sorted(set(made))
-            self.checker.started(job.table, made)
-            if job.reflects is None and not self.shape.graph.tables[job.table].is_base and not self.between(job):
-                raise Wrong(f"a version of {job.table} reflects nothing, though nothing else is to be made")
-            first = {n: self.first.pop((job.table, n), 0) for n in made}
-            self.updates[job.id] = Update(job, first, self.gave_up(event), self.of_logic[job.table])
+            self.updates[event.job.id] = [self.began(event, job, collected) for job in event.job.each]
         return bool(starts)
+
+    def began(self, event: UpdateStarted, job: Job, collected: frozenset[str]) -> Update:
+        # Where a file of a base table got other content, that alone changes its partitions.
+        pieces = [piece for piece in job.pieces if job.kind != "load" or piece.need.requests]
+        made = [n for piece in pieces for n in self.numbers(job.table, piece.start_us, piece.end_us)]
+        for change in self.brought(job):
+            made += change.numbers
+        made = sorted(set(made))
+        self.checker.started(job.table, made)
+        if job.reflects is None and not self.shape.graph.tables[job.table].is_base and not self.between(job):
+            raise Wrong(f"a version of {job.table} reflects nothing, though nothing else is to be made")
+        first = {n: self.first.pop((job.table, n), 0) for n in made}
+        return Update(job, first, self.gave_up(event), self.of_logic[job.table], collected)
 
     def between(self, job: Job) -> bool:
         """Whether more of a table is to be made than a job that has just started makes, also in consequence of it, or something
@@ -338,7 +375,9 @@ class LiveDriver:
             running = tables[one].running
             moving = tables[one].lacks | (partitions_of(running.job.pieces) if running is not None else EMPTY)
             numbers = [n for start, end in moving for n in self.numbers(one, start, end)]
-            beyond = moving and (one in graph.chained or moving.intervals[-1][1] > (FIRST + self.shape.days) * DAY_US)
+            # Windows reach two days ahead, to days that are not followed.
+            followed_us = (FIRST + self.shape.days - 2) * DAY_US
+            beyond = moving and (one in graph.chained or moving.intervals[-1][1] > followed_us)
             if beyond or any(key[0] == name for key in self.shape.reached(one, numbers)):
                 return True
         return False
@@ -348,8 +387,10 @@ class LiveDriver:
         _, said, tables = event.why.partition("it waited long enough for what comes through ")
         if not said:
             return frozenset()
-        told = min(piece.need.known_us for piece in event.job.pieces if piece.need.late)
-        if event.at_us < told + OVERTAKING_US:
+        late = (piece.need.known_us for job in event.job.each for piece in job.pieces if piece.need.late)
+        told = min(late, default=0)
+        pressed = any(table.target_us is not None for table in self.shape.graph.tables.values())
+        if event.at_us < told + OVERTAKING_US and not pressed:
             raise Wrong(f"{event.job.table} gave up waiting after {(event.at_us - told) / SECOND_US:.0f} s")
         return frozenset(tables.split(", "))
 
@@ -362,7 +403,7 @@ class LiveDriver:
                 continue
             seen.add(source)
             if not self.checker.version(source, update.job.pin).all & bit:
-                if source[0] in update.gave_up:
+                if source[0] in update.gave_up | update.collected:
                     return True
                 new += self.shape.inputs[source]
         return False
@@ -392,14 +433,24 @@ class LiveDriver:
 
     def end(self) -> None:
         identity = self.rng.choice(sorted(self.updates))
-        update = self.updates.pop(identity)
-        name = update.job.table
+        updates = self.updates.pop(identity)
         if self.rng.random() < self.fail_rate:
             self.world.running.pop(identity)
-            self.world.emit(UpdateFailed(self.world.tick(), identity, name, "no luck", 1.0))
-            self.checker.gave_up(name, list(update.first))
-            self.first |= {(name, n): mask for n, mask in update.first.items() if mask}
+            self.world.emit(UpdateFailed(self.world.tick(), identity, updates[0].job.table, "no luck", 1.0))
+            for update in updates:
+                self.checker.gave_up(update.job.table, list(update.first))
+                self.first |= {(update.job.table, n): mask for n, mask in update.first.items() if mask}
             return
+        own = [self.brings(update) for update in updates]
+        before = len(self.world.log)
+        self.world.finish(identity)
+        (finished,) = [event for _, event in self.world.log[before:] if isinstance(event, UpdateFinished)]
+        for update, mine, publication in zip(updates, own, finished.publications, strict=True):
+            self.judge(update.job.table, mine, update, publication.snapshot)
+
+    def brings(self, update: Update) -> dict[int, int]:
+        """The changes of the table's own that an update brings to each partition."""
+        name = update.job.table
         running = self.world.state.tables[name].running
         assert running is not None
         own = dict.fromkeys(update.first, 0)
@@ -410,12 +461,7 @@ class LiveDriver:
         for change in self.brought(update.job):
             for n in change.numbers:
                 own[n] |= change.bits
-        for n in own:
-            own[n] |= update.logic
-        before = len(self.world.log)
-        self.world.finish(identity)
-        (finished,) = [event for _, event in self.world.log[before:] if isinstance(event, UpdateFinished)]
-        self.judge(name, own, update, finished.publications[0].snapshot)
+        return {n: mine | update.logic for n, mine in own.items()}
 
     def judge(self, name: str, own: dict[int, int], update: Update, snapshot: int) -> None:
         changed = PartitionSet.of(*((p.start_us, p.end_us) for p in update.job.pieces if p.need.late))

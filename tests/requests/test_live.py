@@ -27,12 +27,12 @@ CASES = int(os.environ.get("PENSTOCK_REQUESTS", "2000"))
 CHUNK = 500
 
 
-def run(seeds: range) -> Counter[str]:
+def run(seeds: range, *, set_up: bool = False) -> Counter[str]:
     found: Counter[str] = Counter()
     failed: list[tuple[int, str]] = []
     for seed in seeds:
         try:
-            driver = LiveDriver(seed)
+            driver = LiveDriver(seed, set_up=set_up)
             driver.run(driver.rng.choice((1, 2, 2, 3, 4, 6)))
             found += driver.found
         except Exception:
@@ -45,6 +45,7 @@ def run(seeds: range) -> Counter[str]:
 @pytest.mark.parametrize("first", range(0, 20_000, 2_000))
 def test_twenty_thousand_cases(first: int) -> None:
     run(range(first, first + 2_000))
+    run(range(first, first + 2_000), set_up=True)
 
 
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
@@ -54,6 +55,13 @@ def test_each_partition_is_made_once_for_what_had_come(first: int) -> None:
     assert found["edges"] > CHUNK / 10
     # Nearly nobody has to give up waiting.
     assert found["gave up waiting"] < 0.01 * found["makes"]
+
+
+@pytest.mark.parametrize("first", range(0, CASES // 4, CHUNK))
+def test_so_it_is_with_queues_targets_groups_and_all_else(first: int) -> None:
+    found = run(range(first, first + CHUNK), set_up=True)
+    assert found["makes"] > CHUNK
+    assert found["gave up waiting"] < 0.05 * found["makes"]
 
 
 # What the checker is worth: each of these is wrong in one way, and it sees it.
