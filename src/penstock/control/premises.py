@@ -148,7 +148,8 @@ class PremiseWatch:
         if over or isinstance(event, FeedWentOut | FeedPaused | RunStarted | WarehouseDeclared):
             self.recovers.clear()
         if isinstance(event, RunStarted | WarehouseDeclared):
-            self._limits.clear()
+            if isinstance(event, RunStarted):
+                self._limits.clear()  # else what ran goes on
             self._pace.clear()
             self._break(None, "the process has just begun" if isinstance(event, RunStarted) else "it was declared anew")
         elif isinstance(event, UpdateStarted):
