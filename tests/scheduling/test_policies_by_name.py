@@ -81,8 +81,8 @@ def graph() -> Graph:
         ("sum", {"b": 111.001, "v": 111, "top": 100, "side": 10}),
         ("max", {"b": 100, "v": 100, "top": 100, "side": 10}),
         ("max-plus", {"b": 225, "v": 150, "top": 100, "side": 10}),  # 1.5 * 100, 1.5 * 150
-        # v and top: 101 / 2, more than with side: 111 / 3. b, v and top: 101.001 / 3.
-        ("chain", {"b": 101.001 / 3, "v": 50.5, "top": 100, "side": 10}),
+        # v and top: 101 / 2, more than with side: 111 / 3; but on two levels all three are 111 / 2. With b on three: 111.001 / 3.
+        ("chain", {"b": 111.001 / 3, "v": 55.5, "top": 100, "side": 10}),
     ],
 )
 def test_inherited_priorities(rule: str, expected: dict[str, float]) -> None:

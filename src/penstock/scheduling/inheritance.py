@@ -4,7 +4,7 @@ none       the table's own
 sum        of itself and everything made from it
 max        the largest among itself and everything made from it
 max-plus   max(own, K * the largest of its direct readers), recursively: a long chain pulls its base harder
-chain      the largest mean over the table and what follows from it (ours, not the paper's)
+chain      the largest mean over the table and what follows from it, or their sum per level if that is more (ours, not the paper's)
 
 With the recursion max-plus differs from K times the maximum, which would order tables just as max does.
 
@@ -54,7 +54,11 @@ def _chained(graph: Graph, own: Mapping[str, float]) -> dict[str, float]:
     weight of a job is what it and the best of its followers bring together, per update: the largest ratio of an
     initial set under precedence (Sidney 1975), with all updates counted as equally long. A join needs all its sources, so it counts
     at each of them, and the updates of the others count, too. Where Max gives a base the full priority of the end of
-    its chain, this finishes chains before it begins new ones."""
+    its chain, this finishes chains before it begins new ones.
+
+    That is right while all of them compete for the tracks. But followers can wait until it is quiet, or until there is more for them,
+    and a source that is late makes all of them stale, however soon they run. So where many follow side by side, it counts what they weigh
+    together, divided by the number of levels: those of one chain come one after the other anyway."""
     job = graph.updated_as
     worth = dict.fromkeys(job.values(), 0.0)
     sources: dict[str, set[str]] = {name: set() for name in worth}
@@ -71,6 +75,14 @@ def _chained(graph: Graph, own: Mapping[str, float]) -> dict[str, float]:
         below = list(dict.fromkeys(block for reader in readers[name] for block in blocks[reader]))
         block, found[name] = _best_begun(name, below, worth, sources)
         blocks[name] = [block, *(each for each in below if not each <= block)]
+    whole = dict(worth)
+    for name in graph.order:
+        for above in {job[each] for each in graph.ancestors[name]} - {job[name]}:
+            whole[above] += own[name]
+    levels: dict[str, int] = {}
+    for name in reversed(tuple(TopologicalSorter(sources).static_order())):
+        levels[name] = 1 + max((levels[reader] for reader in readers[name]), default=0)
+        found[name] = max(found[name], whole[name] / levels[name])
     shared = {name: sum(own[each] for each in tables) for name, tables in _together(graph).items()}
     return {
         name: found[first] * (own[name] / shared[first] if shared[first] else 1 / len(_together(graph)[first]))

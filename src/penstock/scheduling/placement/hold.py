@@ -11,8 +11,8 @@ Updates are not interrupted. So before a job takes a track two losses are compar
 A backfill can be far longer than the usual updates of its table, and its benefit grows while it waits. So whatever that is, jobs on old
 partitions that take as long as the shortest period leave as many tracks as the tables need whose batches come meanwhile; one may always run.
 
-It starts if waiting costs at least `care` times as much. Tables that are not busy with what goes before a job hold nothing back, so
-where all is served anyway no track idles. How slow the machine is shows in the jobs that finish.
+It starts if waiting costs at least as much (`care` times). Tables that are not busy with what goes before a job hold nothing back, so
+where all is served anyway no track idles. Those that go before it are all whose benefit per second is `better` times larger. How slow the machine is shows in the jobs that finish.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.scheduling.placement.base import Placement, Ranked, Recurring, Why
 
 _FROM_A_FAILURE = 2.0
 # The most of its time that a table counts as busy with itself, and the part of the busy time that is still to come: as in `patient`.
-_ALONE, _LASTS = 0.9, 0.5
+_ALONE, _LASTS = 0.5, 0.5
 # A job that takes longer than expected is expected to take half as much again, and then a little more.
 _LONGER, _LEAST_LEFT = 1.5, 0.1
 
@@ -48,7 +48,9 @@ class JobOrder:
         self._weights = [self._tables[name][1] for _, name in self._sorted]
         self._loads = [self._tables[name][2] for _, name in self._sorted]
         self._by_period = sorted((graph.updated_every_us[name] / SECOND_US, name) for name in self._tables)
-        self._summed()
+        # Of the first so many together, as far as somebody asked: among ten thousand tables that is rarely far.
+        self._weight, self._load = [0.0], [0.0]
+        self._within: list[float] | None = None
 
     def _entry(self, job: Recurring) -> tuple[float, float, float, float]:
         """Its (negated) benefit per second, its weight, its load in tracks, and how many times its benefit counts."""
@@ -62,18 +64,21 @@ class JobOrder:
         for job in jobs:
             n = bisect_left(self._sorted, (self._tables[job.table][0], job.table))
             del self._sorted[n], self._keys[n], self._weights[n], self._loads[n]
+            del self._weight[n + 1 :], self._load[n + 1 :]
             key, weight, load, _ = self._tables[job.table] = self._entry(job)
             n = bisect_left(self._sorted, (key, job.table))
             self._sorted.insert(n, (key, job.table))
             self._keys.insert(n, key)
             self._weights.insert(n, weight)
             self._loads.insert(n, load)
-        self._summed()
+            del self._weight[n + 1 :], self._load[n + 1 :]
+        self._within = None
 
-    def _summed(self) -> None:
-        self._weight = list(accumulate(self._weights, initial=0.0))
-        self._load = list(accumulate(self._loads, initial=0.0))
-        self._within: list[float] | None = None
+    def _sum(self, first: int) -> None:
+        done = len(self._load)
+        if first >= done:
+            self._weight[-1:] = accumulate(self._weights[done - 1 : first], initial=self._weight[-1])
+            self._load[-1:] = accumulate(self._loads[done - 1 : first], initial=self._load[-1])
 
     def key(self, table: str) -> float:
         """Where it goes: the smaller, the sooner."""
@@ -97,16 +102,18 @@ class JobOrder:
         return self._by_period[0][0] if self._by_period else inf
 
     def load(self, first: int) -> float:
+        self._sum(first)
         return self._load[first]
 
     def unserved(self, first: int, capacity: float) -> float:
         """The weight of those of the first so many tables that a capacity of tracks is not enough for."""
+        self._sum(first)
         weight, load = self._weight, self._load
         if capacity <= 0:
             return weight[first]
         if load[first] <= capacity:
             return 0.0
-        n = bisect_right(load, capacity) - 1
+        n = bisect_right(load, capacity, 0, first + 1) - 1
         part = (capacity - load[n]) / (load[n + 1] - load[n])
         return weight[first] - weight[n] - part * (weight[n + 1] - weight[n])
 
@@ -117,7 +124,7 @@ class Hold(Placement):
         *,
         headroom: float = 1.1,
         forget: float = 0.95,
-        care: float = 1.5,
+        care: float = 1.0,
         tries: int = 16,
         better: float = 3.0,
         graph: Graph | None = None,
@@ -178,52 +185,70 @@ class Hold(Placement):
         starts: list[Start] = []
         # Of each job that runs, how long it still takes and where its table goes; only if somebody asks.
         held: list[tuple[float, float]] | None = None
-        refused = 0
+        refused, taken, factor = 0, len(situation.running), self.headroom * slow
         for value, job in ranked:
             if job.upkeep:
                 return tuple(starts) if starts else upkeep(situation, job, free)
             if order is not None and job.awaited_us is None:
-                if held is None:
-                    held = _held(situation, order, slow)
-                begun = sum(situation.ready[start.table].expected_s * slow >= order.shortest_s for start in starts)
-                if not self._worth(situation, job, held, busy_s, slow, order, begun):
+                key, benefit = self._rank(situation, job, order)
+                first = order.before(key)
+                waits = job.late > 0 and self._too_long(situation, job, starts, slow, order)
+                if not waits and first and order.load(first) * factor > situation.tracks - 1 - taken:
+                    if held is None:
+                        held = _held(situation, order, slow)
+                        for start in starts:
+                            insort(held, (situation.ready[start.table].expected_s * slow, order.key(start.table)))
+                    waits = not self._worth(situation.tracks, job, held, busy_s, slow, order, key, benefit)
+                if waits:
                     refused += 1
                     if refused >= self.tries:
                         break
                     continue
-                insort(held, (job.expected_s * slow, order.key(job.table)))
+                if held is not None:
+                    insort(held, (job.expected_s * slow, order.key(job.table)))
+            taken += 1
             starts.append(Start(job.table, free.pop(0), partial(_said, why, job, value, slow)))
             if not free:
                 break
         return tuple(starts)
 
+    def _rank(self, situation: Situation, job: ReadyJob, order: JobOrder) -> tuple[float, float]:
+        """Where it goes among the tables, and what it brings."""
+        gain_s = job.gain_us / SECOND_US
+        if job.late:
+            gain_s += job.history_weight * job.late * (situation.now_us - job.late_since_us) / SECOND_US
+        benefit = order.slack(job.table) * job.inherited * gain_s
+        return -self.better * benefit / job.expected_s, benefit
+
+    def _too_long(self, situation: Situation, job: ReadyJob, starts: list[Start], slow: float, order: JobOrder) -> bool:
+        """Whether it would make old partitions on a track that the tables need whose batches come meanwhile."""
+        length, shortest = job.expected_s * slow, order.shortest_s
+        if length < shortest:
+            return False
+        long = sum(run.expected_s * slow >= shortest for run in situation.running.values())
+        long += sum(situation.ready[start.table].expected_s * slow >= shortest for start in starts)
+        needed = ceil(self.headroom * slow * order.within(length) - 1e-9)
+        return long >= max(1, situation.tracks - needed)
+
     def _worth(
         self,
-        situation: Situation,
+        tracks: int,
         job: ReadyJob,
         held: list[tuple[float, float]],
         busy_s: float,
         slow: float,
         order: JobOrder,
-        begun: int,
+        key: float,
+        benefit: float,
     ) -> bool:
         """Whether to wait would cost more than to start."""
-        gain_s = job.gain_us / SECOND_US
-        if job.late:
-            gain_s += job.history_weight * job.late * (situation.now_us - job.late_since_us) / SECOND_US
-        benefit = order.slack(job.table) * job.inherited * gain_s
         length = job.expected_s * slow
         factor = self.headroom * slow
-        if job.late and length >= order.shortest_s:
-            long = sum(run.expected_s * slow >= order.shortest_s for run in situation.running.values())
-            if long + begun >= max(1, situation.tracks - ceil(factor * order.within(length) - 1e-9)):
-                return False
-        key = -self.better * benefit / job.expected_s
         blocking = [left for left, its in held if its >= key]
         first = order.before(key) if blocking else 0
         if not first:
             return True
-        tracks = situation.tracks - 1 - len(blocking)
+        tracks -= 1 + len(blocking)
         if order.load(first) * factor <= tracks:
             return True
         loss, at = 0.0, 0.0

@@ -27,7 +27,8 @@ if the batch does not come. (W / D is bent, and taken as a straight line.) Betwe
 it would have to wait longest for the next. A change of old partitions waits for nothing: it is worth its benefit.
 
 Two more things that Max Benefit does not see. A table cannot run beside itself, so what it has lost it makes good only in the
-time in which it is not busy anyway: with the part u of its time for its own data, its benefit counts 1 / (1 - u) times (u up to `alone`).
+time in which it is not busy anyway: with the part u of its time for its own data, its benefit counts 1 / (1 - u) times (u up to `alone`: that
+would be true only if nobody else were behind).
 And while the tracks have been busy for less time than a job takes (D < E), what follows from it will find tracks that are free: its
 followers then cost nobody anything, and it weighs as much as all of them together. Later the inherited priority counts.
 """
@@ -51,7 +52,7 @@ _TOO_LATE = 1 / 64
 
 
 class Patient(MaxBenefit):
-    def __init__(self, lasts: float = 0.5, alone: float = 0.9, weights: Mapping[str, float] = NOTHING) -> None:
+    def __init__(self, lasts: float = 0.5, alone: float = 0.5, weights: Mapping[str, float] = NOTHING) -> None:
         if not 0 <= lasts < inf:
             raise ValueError("expected a finite lasts of at least 0")
         if not 0 <= alone < 1:
