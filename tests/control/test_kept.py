@@ -17,6 +17,7 @@ from penstock.control.events import (
     UpdateFinished,
     WarehouseDeclared,
 )
+from penstock.control.views.explain import explain
 from penstock.model.tables import Feed, Source, Table
 from penstock.model.time import HOUR_US, MINUTE_US, SECOND_US
 from penstock.requests.job import FeedFile, PublishedTable
@@ -99,3 +100,20 @@ def test_a_backfill_of_a_base_table_is_cut_and_comes_after_new_files(policy: str
     assert starts[0].files and not starts[0].pieces
     made = [sum(piece.end_us - piece.start_us for piece in job.pieces) for job in starts[1:] if job.pieces]
     assert max(made) == HOUR_US and sum(made) == 47 * HOUR_US
+
+
+def test_a_flood_of_queries_makes_the_warehouse_update_less() -> None:
+    """One price for both: what queries take, updates cannot have. Nothing was put off for them, however many they were."""
+
+    def starts(busy: float) -> tuple[int, str]:
+        world = World()
+        found = 0
+        for number in range(1, 49):
+            world.file("other", number)
+            world.controller.apply(DemandSeen(world.now, (("stats", 100), ("other", 10)), busy))
+            found += [command.job.table for command in world.work(number * 5 * MINUTE_US)].count("other")
+        return found, explain(world.controller.state, "other", world.now).demand or ""
+
+    calm, crowd = starts(0.0), starts(1.0)
+    assert calm[0] == 48 and crowd[0] <= 40
+    assert "as updates and queries take 100%" in crowd[1]

@@ -200,6 +200,8 @@ def test_the_recorded_log_gives_the_same_decisions_again(site: Site, policy: str
         assert opened.setup.policy == policy and opened.setup.lanes == 2
         desk = Desk(find_query_policy(policy), process.controller.state.graph, opened.setup)
         entries = [entry for event in events if event.kind == "queries-handled" for entry in event.entries]
+        # What queries took counts in the price by which the warehouse updates.
+        assert max(event.busy for event in events if event.kind == "demand-seen") > 0
         kinds = {entry.event.kind for entry in entries}
         assert {"query-came", "query-went", "updates-seen"} <= kinds
         for entry in entries:

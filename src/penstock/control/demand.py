@@ -62,7 +62,8 @@ class QueryDemand:
                 self.demand.read(self.ledger.graph, [name], event.at_us, count)
         passed_s = (event.at_us - self.demand_us) / SECOND_US
         if self.demand_us and passed_s > 0:
-            self.pressure = min(1.0, self.worked_s / (passed_s * tracks))
+            # One price for both: what queries take, updates cannot have.
+            self.pressure = min(1.0, self.worked_s / (passed_s * tracks) + event.busy)
         self.demand_us, self.worked_s = event.at_us, 0.0
 
     def modulation(self, table: TableState) -> Modulation:

@@ -242,6 +242,8 @@ class DemandSeen:
 
     at_us: int
     reads: tuple[tuple[str, int], ...]
+    # The part of what the machine can do that queries took meanwhile.
+    busy: float = 0.0
     kind: Literal["demand-seen"] = "demand-seen"
 
 

@@ -120,7 +120,7 @@ class Modulator:
         return max(0, int((allowance - 2 * cost_s * SECOND_US) * _PART))
 
     def modulation(self, demand: Demand, table: str, cost_s: float, now_us: int, pressure: float = 1.0) -> Modulation:
-        """`pressure` is the price of work: 0 on an idle machine, 1 when updates and queries together are all it can do."""
+        """`pressure` is the price of work, of updates and queries together: 0 on an idle machine, 1 when they are all it can do."""
         mean = demand.mean_per_s(len(self.graph.tables), now_us)
         # Less than one read a half-life over all tables: nobody reads here.
         if mean * len(self.graph.tables) < demand.one_per_s / 2:
@@ -134,10 +134,10 @@ class Modulator:
         gap = min(longest, int(best * SECOND_US))
         if table in self.fixed or gap < self.graph.periods_us[table]:
             gap = 0  # each batch is updated as it comes
-        return Modulation(factor, gap, _said(rate, mean, factor, gap, table in self.fixed))
+        return Modulation(factor, gap, _said(rate, mean, factor, gap, table in self.fixed, pressure))
 
 
-def _said(rate: float, mean: float, factor: float, gap_us: int, fixed: bool) -> str:
+def _said(rate: float, mean: float, factor: float, gap_us: int, fixed: bool, pressure: float) -> str:
     per_hour = rate * 3600
     often = f"read {per_hour:.3g} times an hour lately" if per_hour >= 0.1 else "not read lately"
     parts = [f"{often} ({mean * 3600:.3g} on average over all tables)"]
@@ -148,5 +148,8 @@ def _said(rate: float, mean: float, factor: float, gap_us: int, fixed: bool) -> 
     elif factor < 0.95:
         parts.append(f"so its priority counts {factor:.3g} of what was declared")
     if gap_us:
-        parts.append(f"and it is updated at most every {format_duration(gap_us)}; what comes between is merged")
+        often = format_duration(gap_us)
+        parts.append(
+            f"and it is updated at most every {often}, as updates and queries take {pressure:.0%} of what there is; what comes between is merged"
+        )
     return ", ".join(parts)

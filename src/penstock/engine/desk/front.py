@@ -131,7 +131,7 @@ class Front:
         self._assessment = Assessment(store, catalogue, self._known, self.predictor, self._kept)
         self._refreshing = Refreshing(store, self._known, wake)
         self._wake = wake
-        self._demand = DemandLog(store, self.clock)
+        self._demand = DemandLog(store, self.clock, setup.cores or 1)
         self._changed = threading.Condition(threading.RLock())
         self._inbox: list[QueryTicket] = []
         self._open: dict[int, QueryTicket] = {}
@@ -537,6 +537,7 @@ class Front:
         """Also what gave no answer took time."""
         with self._changed:
             self._lanes.runs.remove(run)
+            self._demand.worked((self.clock.now_us() - run.started_us) / SECOND_US)
             if not self._closing:
                 self._handle(RunEnded(self.clock.now_us(), run.first.number))
             self._changed.notify_all()

@@ -21,6 +21,7 @@ from penstock.control.state import State
 from penstock.control.views.inputs import WaitingRows
 from penstock.engine.desk.versions import QueryError, Version, consistent_versions
 from penstock.engine.ports import Clock
+from penstock.model.time import SECOND_US
 from penstock.store.store import Store
 from penstock.tables import Catalogue
 
@@ -170,9 +171,13 @@ _FADE_S, _FADED_S = 60.0, 3600.0
 class DemandLog:
     """Now and then the log is told what was read, so that updates can follow the demand."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, cores: int = 1) -> None:
         self._store = store
         self._clock = clock
+        self._cores = cores
+        # What runs took since the log was told.
+        self._worked_s = 0.0
+        self._told_us = clock.now_us()
         self._lock = threading.Lock()
         self._reads: Counter[str] = Counter()
         self._told_at = monotonic()
@@ -182,6 +187,11 @@ class DemandLog:
         """A query asked for these."""
         with self._lock:
             self._reads.update(list(tables))
+
+    def worked(self, seconds: float) -> None:
+        """A run took so long."""
+        with self._lock:
+            self._worked_s += seconds
 
     def tell(self, force: bool = False) -> None:
         now = monotonic()
@@ -194,7 +204,11 @@ class DemandLog:
         if not self._reads and now - self._read_at > _FADED_S:
             return
         self._told_at = now
+        now_us = self._clock.now_us()
+        passed_s, self._told_us = (now_us - self._told_us) / SECOND_US, now_us
         with self._lock:
             reads, self._reads = self._reads, Counter()
+            worked_s, self._worked_s = self._worked_s, 0.0
+        busy = min(1.0, worked_s / max(1e-3, passed_s * self._cores))
         with self._store.write() as conn:
-            self._store.append(conn, [DemandSeen(self._clock.now_us(), tuple(sorted(reads.items())))])
+            self._store.append(conn, [DemandSeen(now_us, tuple(sorted(reads.items())), busy)])
