@@ -173,6 +173,8 @@ class _Case:
         called = {one: rng.choice([one, *names]) if odd else one for one, names in ODD_COLUMNS.items()}
         columns = [(called["k"], "string"), (called["v"], rng.choice(["bigint", "bigint", "int"]))]
         feed_format = rng.choice(["csv", "csv", "json", "parquet"])
+        if not self.plain and feed_format == "parquet" and rng.random() < 0.3:
+            feed_format = "orc"
         extras = [("x", "double"), ("f", "boolean"), ("epoch", "bigint"), ("seen_at", "timestamp")]
         extras += [] if self.plain else [("d", "decimal(10,2)")]
         extras += (
@@ -190,7 +192,12 @@ class _Case:
             kind = rng.choice(["timestamp"] * 5 + ([] if self.plain else ["date", "timestamp_ntz"]))
             if kind == "timestamp":
                 style = rng.choice(
-                    ["z", "z", "offset", *(["naive"] if feed_format != "parquet" and not self.plain else [])]
+                    [
+                        "z",
+                        "z",
+                        "offset",
+                        *(["naive"] if feed_format not in ("parquet", "orc") and not self.plain else []),
+                    ]
                 )
             time = called["ts"]
             columns.insert(rng.randrange(len(columns) + 1), (time, kind))

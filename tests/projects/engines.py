@@ -22,6 +22,7 @@ from penstock.engine.commands.requests import Requesting
 from penstock.engine.declarations import restored_state
 from penstock.engine.runtime import Pace
 from penstock.engine.updates.times import waiting_rows
+from penstock.engine.upkeep.verify import Verifier
 from penstock.errors import PenstockError
 from penstock.store.store import Store
 from penstock.tables import Catalogue
@@ -51,6 +52,8 @@ class Ran:
     waiting: Sequence[WaitingRows] = ()
     # What one query over all tables said: how many rows each has, up to when they are complete, whether they agree.
     answer: tuple[dict[str, int], int | None, bool] | None = None
+    # What `penstock verify` finds wrong with the files.
+    problems: Sequence[str] = ()
 
 
 class Engine(Protocol):
@@ -92,12 +95,13 @@ class OnSpark:
             status = warehouse.status()
             made = [row.table for row in status if row.updates and row.doing == "idle"]
             waiting = warehouse.waiting()
+            problems = [str(problem) for problem in warehouse.verify().problems]
             if not ask or not made:
-                return Ran(status, waiting)
+                return Ran(status, waiting, None, problems)
             counts = ", ".join(f"(SELECT count(*) FROM `{name}`) AS `{name}`" for name in made)
             answer = warehouse.query(f"SELECT {counts}")
             found = dict(zip(answer.columns, answer.rows[0], strict=True))
-            return Ran(status, waiting, (found, answer.complete_us, answer.consistent))
+            return Ran(status, waiting, (found, answer.complete_us, answer.consistent), problems)
 
 
 class OnDuck:
@@ -158,7 +162,10 @@ class OnDuck:
             state = restored_state(store)
             with store.read() as conn:
                 waiting = waiting_rows(catalogue, conn, declared.definitions, state, state.tables)
-            return Ran(status(state, self.clock.now_us()), waiting)
+            verified = Verifier(declared, store, catalogue, self.clock.now_us).run(state)
+            return Ran(
+                status(state, self.clock.now_us()), waiting, None, [str(problem) for problem in verified.problems]
+            )
         finally:
             if runtime is not None:
                 runtime._lock.release()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import orc
 
 from tests.projects.calendar import local, moment
 
@@ -103,8 +104,11 @@ def content(feed: Mapping[str, Any], zone: str, rows: Sequence[Row]) -> tuple[by
             lines.append(json.dumps(found, ensure_ascii=False) + "\n")
         return "".join(lines).encode(), list(range(1, len(rows) + 1))
     arrays = [pa.array([_arrow(row[at], kind) for row in rows], ARROW[kind]) for at, (_, kind) in enumerate(columns)]
-    sink = io.BytesIO()
-    pq.write_table(pa.table(arrays, names=[name for name, _ in columns]), sink)
+    sink, found = io.BytesIO(), pa.table(arrays, names=[name for name, _ in columns])
+    if feed["format"] == "orc":
+        orc.write_table(found, sink)
+    else:
+        pq.write_table(found, sink)
     return sink.getvalue(), list(range(1, len(rows) + 1))
 
 

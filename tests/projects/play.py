@@ -280,7 +280,7 @@ def _sensible_refusal(text: str) -> bool:
 def _compared(
     world: World, project: Project, engine: Engine, ran: Ran, number: int, oracle: Oracle, played: Played
 ) -> list[Finding]:
-    found: list[Finding] = []
+    found = [Finding("verify", number, "-", problem) for problem in ran.problems]
     status = {row.table: row for row in ran.status}
     edges = {name: row.complete_us if row.as_of_us is None else row.as_of_us for name, row in status.items()}
     # A marker may come before the first file: then there is nothing to read yet.

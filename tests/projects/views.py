@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[a-z]\w{0,2}|total|slot|begins|seen|later|moment_|one|two|
 
 def token(name: str) -> str:
     """A name as SQL has it."""
-    if (_PLAIN.fullmatch(name) and name != "at") or re.fullmatch(r"(ev|ref|t|b)\d*(_\w+)?", name):
+    if (_PLAIN.fullmatch(name) and name not in ("at", "end")) or re.fullmatch(r"(ev|ref|t|b)\d*(_\w+)?", name):
         return name
     return f'⟦`{name}`¦"{name}"⟧'
 
