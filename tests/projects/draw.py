@@ -402,7 +402,7 @@ class _Case:
         if not feeds:
             return
         source = "people" if "people" in feeds else self.rng.choice(feeds)
-        rows = f'"o_{source}_ever"'
+        rows = f'"{source}_ever"'
         code = (
             "import penstock as ps\n\n\n"
             f"@ps.flow(attempts=1)\ndef history({source}):\n"

@@ -433,6 +433,8 @@ class Oracle:
                 conditions.append("(" + " OR ".join(f"{at} >= {low} AND {at} < {high}" for low, high in read) + ")")
             where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
             parts.append(f"{_quoted(source)} AS (SELECT * FROM {_o(source)}{where})")
+            if f'"{source}_ever"' in text:
+                parts.append(f"{_quoted(f'{source}_ever')} AS (SELECT * FROM {_o(f'{source}_ever')}{where})")
         return f"WITH {', '.join(parts)} SELECT * FROM ({text})"
 
     def _partitions(

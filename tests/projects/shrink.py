@@ -114,7 +114,7 @@ def told(case: Case) -> str:
                     " (dated two hours ahead)" if action.get("future") else ""
                 )
                 rows = [*action["rows"], *action.get("bad", [])]
-                if feed["format"] == "parquet":
+                if feed["format"] in ("parquet", "orc"):
                     happened += [f"  {name}:", *(f"    {row}" for row in rows)]
                 else:
                     text = files.content(feed, project["zone"], rows)[0].decode()

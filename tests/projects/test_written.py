@@ -347,6 +347,16 @@ def test_status_says_which_rows_wait(tmp_path: Path, duck: OnDuck) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+def test_a_new_column_of_files_that_have_it_not(tmp_path: Path, spark: SparkSession, form: str) -> None:
+    wider = {"do": "feed fields", "name": "ev", "fields": {"columns": [*COLUMNS, ["more", "string"]]}}
+    steps = [[deliver(1, ("a", 1, T))], [wider, deliver(2, ("b", 2, T + DAY, "x"))]]
+    feeds = {"ev": feed(partition="day") | {"format": form, "pattern": "*"}}
+    found = lived(tmp_path / "p", OnSpark(spark), feeds, {}, steps)
+    assert sorted(found["ev"]) == [("a", 1, T), ("b", 2, T + DAY)]
+
+
+@pytest.mark.spark
 def test_python_functions_and_flows_give_each_row_once(tmp_path: Path, spark: SparkSession) -> None:
     """A function over a feed without partitions; a flow whose time is cut by the clocks of the zone, and then without a column."""
     code = "return ev.selectExpr('k', 'ts', 'v')"

@@ -160,7 +160,7 @@ class FeedReader:
             if file.size_bytes:
                 path = self.folder / file.uri
                 with self._blamed(file):
-                    check_shape(path, self.feed.config, self.schema)
+                    check_shape(path, self.feed.config, self._columns_in(path))
                     if self.feed.config.format == "orc":
                         found.append(place.made(number, suffix, partial(write_orc, path, self.schema)))
                     elif into := converted_types(path, self.schema):
@@ -168,6 +168,13 @@ class FeedReader:
                     else:
                         found.append(place.link(path, number, suffix))
         return found
+
+    def _columns_in(self, path: Path) -> Schema:
+        """The declared columns that a file has: one from before the declaration changed may lack some."""
+        if self.feed.config.columns is None:
+            return self.schema
+        names = {name.lower() for name in stored_schema(path, self.feed.config.format).names}
+        return tuple(column for column in self.schema if column.name.lower() in names) or self.schema
 
     def _as_json(self, path: Path) -> Callable[[Path], None]:
         """What writes the records of a text file as JSON lines."""
