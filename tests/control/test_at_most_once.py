@@ -525,6 +525,20 @@ def test_new_rows_at_the_edge_do_not_wait_with_what_is_patient() -> None:
     assert start.job.pieces[-1].end_us > DAY_1 + 4 * DAY_US
 
 
+def test_old_partitions_are_not_taken_for_the_edge_because_they_have_the_same_need() -> None:
+    """Of a table that is declared anew all days are to be made, and only the last is at the edge."""
+    world = warehouse([base("a"), view("child", "a", queue_us=10 * MINUTE_US)])
+    world.deliver("fa", world.new_rows([DAY_1 + n * DAY_US for n in (0, 1, 2, 3, 4)]))
+    start_all(world)
+    tables = [replace(t, logic="y") if t.name == "child" else t for t in world.tables.values()]
+    finish(world, "a")
+    world.declare(list(world.feeds.values()), tables)
+    (start,) = world.decide()
+    assert start.job.pieces[0].start_us == DAY_1 + 3 * DAY_US
+    run(world)
+    assert all(count == 1 for (_, start_us), count in world.counts.items() if start_us < DAY_1 + 3 * DAY_US)
+
+
 def test_a_queue_does_not_keep_a_deadline_waiting() -> None:
     world = warehouse([base("a"), view("child", "a", queue_us=HOUR_US)])
     world.emit(BackfillRequested(world.tick(), "child", ((DAY_1, DAY_1 + DAY_US),), deadline_us=world.now + SECOND_US))

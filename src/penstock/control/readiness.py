@@ -18,7 +18,7 @@ from penstock.model.steps import cuttable, length_us
 from penstock.model.tables import Table
 from penstock.model.time import BEGIN_US, DAY_US, END_US
 from penstock.requests.deferral import Deferral, defer, may_defer
-from penstock.requests.in_flight import InFlight, Unsettled, advances, waiting
+from penstock.requests.in_flight import InFlight, Unsettled, advances, late_pieces, waiting
 from penstock.requests.job import FeedFile
 from penstock.requests.needs import Piece, partitions_of
 from penstock.requests.tablestate import TableState
@@ -286,7 +286,8 @@ def ready_work(state: State, table: TableState, take: int | None = None, settlin
     collects_us = closes_us(state, table) if late and spec.queue_us else None
     if collects_us is not None and collects_us > state.now_us:
         settles_us = min(settles_us, collects_us)
-        pieces = [piece for piece in pieces if not piece.need.late or advances(table, piece)]
+        hasty = [piece for piece in late_pieces(table, pieces) if advances(table, piece)]
+        pieces = sorted([piece for piece in pieces if not piece.need.late] + hasty, key=lambda piece: piece.start_us)
     else:
         collects_us = None
     whole = spec.anywhere or not state.graph.has_time[spec.name]

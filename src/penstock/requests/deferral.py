@@ -28,7 +28,7 @@ from penstock.model.time import END_US, HOUR_US, SECOND_US
 from penstock.model.timetable import Timetable
 from penstock.requests.budget import MOST, Below, below, run_time, share_us
 from penstock.requests.closure import Duration, decide, longest
-from penstock.requests.in_flight import InFlight, advances
+from penstock.requests.in_flight import InFlight, advances, late_pieces
 from penstock.requests.needs import Need, Piece
 from penstock.requests.tablestate import TableState
 from penstock.requests.waits import RequestView
@@ -72,7 +72,7 @@ def defer(
     state: RequestView, table: TableState, pieces: Iterable[Piece], settling: InFlight | None = None
 ) -> Deferral | None:
     name = table.table.name
-    late = [piece for piece in pieces if piece.need.late and not advances(table, piece)]
+    late = [piece for piece in late_pieces(table, pieces) if not advances(table, piece)]
     if not late:
         return None
     moving = (settling or InFlight(state)).before(table, table.seen_us)

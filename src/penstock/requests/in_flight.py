@@ -9,9 +9,11 @@ contains and another does not yet. What comes later it does not wait for: so a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import NamedTuple
 
+from penstock.model.grain import WHOLE
 from penstock.model.partitions import EMPTY, EVERYTHING, IntervalMap, PartitionSet
 from penstock.model.tables import Edge
 from penstock.model.time import BEGIN_US, END_US
@@ -199,7 +201,7 @@ def waiting(
     The second and third put no target below and no deadline of a request at risk. What is not loaded, and newer changes,
     which may overtake each other for ever, are waited for no longer than changes usually take. Pieces with new rows at the
     edge wait for the first only."""
-    late = [piece for piece in pieces if piece.need.late]
+    late = late_pieces(table, pieces)
     if not late:
         return Unsettled()
     moving = (settling or InFlight(state)).before(table, table.seen_us)
@@ -229,6 +231,21 @@ def waiting(
                 no_more = True
     by = frozenset(moving.by)
     return Unsettled(PartitionSet.of(*found), by if found else frozenset(), until_us, by if no_more else frozenset())
+
+
+def late_pieces(table: TableState, pieces: Iterable[Piece]) -> list[Piece]:
+    """The late ones; what is at the edge is apart from older partitions that have the same need."""
+    late = [piece for piece in pieces if piece.need.late]
+    if table.edge_us is None or table.table.grain is WHOLE or table.table.anywhere:
+        return late
+    begin_us = table.table.grain.floor(table.edge_us)
+    found = []
+    for piece in late:
+        if piece.start_us < begin_us < piece.end_us:
+            found.append(replace(piece, end_us=begin_us))
+            piece = replace(piece, start_us=begin_us)
+        found.append(piece)
+    return found
 
 
 def advances(table: TableState, piece: Piece) -> bool:
