@@ -106,8 +106,7 @@ def fold(spark: Any, view: View, split: list[list[tuple[Any, ...]]]) -> Any:
             stored = delta
             continue
         stored.createOrReplaceTempView("stored")
-        delta.createOrReplaceTempView("delta")
-        merged = spark.sql(how.merge_sql("stored", "delta"))
+        merged = spark.sql(how.fold_sql("stored", small=True))
         assert merged.dtypes == stored.dtypes == delta.dtypes
         stored = merged
     assert stored is not None

@@ -167,7 +167,7 @@ def test_the_fold_plan_in_full() -> None:
     stored = (
         "`router`, `s`, `a`, `ab`, `_penstock_sum_a`, `_penstock_count_a`, `_penstock_sum_ab`, `_penstock_count_ab`"
     )
-    assert how.merge_sql("old", "new") == (
+    assert how.fold_sql("old", small=False) == (
         "SELECT\n  `router` AS `router`,\n  cast(sum(`s`) as decimal(20,2)) AS `s`,\n"
         "  (cast(sum(`_penstock_sum_a`) as double) / nullif(sum(`_penstock_count_a`), 0)) AS `a`,\n"
         "  (cast(cast(sum(`_penstock_sum_ab`) as decimal(30,0)) as double) / "
@@ -175,7 +175,7 @@ def test_the_fold_plan_in_full() -> None:
         "  sum(`_penstock_sum_a`) AS `_penstock_sum_a`,\n  sum(`_penstock_count_a`) AS `_penstock_count_a`,\n"
         "  cast(sum(`_penstock_sum_ab`) as decimal(30,0)) AS `_penstock_sum_ab`,\n"
         "  sum(`_penstock_count_ab`) AS `_penstock_count_ab`\n"
-        f"FROM (\n  SELECT {stored} FROM `old` UNION ALL SELECT {stored} FROM `new`\n) AS _penstock_rows\n"
+        f"FROM (\nSELECT {stored} FROM `old` UNION ALL SELECT {stored} FROM (\n{how.delta_sql}\n)\n) AS _penstock_rows\n"
         "GROUP BY `router`"
     )
 
@@ -383,13 +383,12 @@ def test_folding_in_duckdb(db: Any, sql: str, split: list[list[tuple[Any, ...]]]
 
     for number, rows in enumerate(split):
         load(rows)
-        db.execute(f"create or replace table delta as {to_duckdb(how.delta_sql)}")
-        merged = to_duckdb(how.merge_sql("stored", "delta"))
-        db.execute(f"create or replace table stored as {'from delta' if number == 0 else merged}")
+        folded = how.fold_sql("stored", small=number % 2 == 0) if number else how.delta_sql
+        db.execute(f"create or replace table stored as {to_duckdb(folded)}")
     load([r for rows in split for r in rows])
     names = ", ".join(f'"{name}"' for name in how.columns)
-    folded = db.execute(f"select {names} from stored").fetchall()
-    assert sorted(map(_key, folded)) == sorted(map(_key, db.execute(to_duckdb(sql)).fetchall()))
+    found = db.execute(f"select {names} from stored").fetchall()
+    assert sorted(map(_key, found)) == sorted(map(_key, db.execute(to_duckdb(sql)).fetchall()))
 
 
 def _key(values: tuple[Any, ...]) -> str:

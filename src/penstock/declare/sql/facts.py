@@ -158,17 +158,12 @@ class AggregateWay:
     partial: tuple[tuple[str, str], ...] = field(repr=False)
     """The same columns without the keys, as expressions over rows: those of `delta_sql`."""
 
-    def group_sql(self, rows: str) -> str:
-        """The new content of the affected partitions, from a view of their stored rows and the partials together."""
-        return self._grouped(quoted(rows))
-
-    def merge_sql(self, existing: str, delta: str) -> str:
-        """The same from two views with the stored columns."""
+    def fold_sql(self, existing: str, small: bool) -> str:
+        """The new content of the affected partitions, from a view of their stored rows and the new rows of the source. What is small is
+        one task."""
         names = ", ".join(quoted(name) for name, _ in self.merged)
-        both = f"SELECT {names} FROM {quoted(existing)} UNION ALL SELECT {names} FROM {quoted(delta)}"
-        return self._grouped(f"(\n  {both}\n)")
-
-    def _grouped(self, rows: str) -> str:
+        both = f"SELECT {names} FROM {quoted(existing)} UNION ALL SELECT {names} FROM (\n{self.delta_sql}\n)"
+        rows = f"(SELECT /*+ COALESCE(1) */ * FROM (\n{both}\n))" if small else f"(\n{both}\n)"
         items = ",\n  ".join(f"{expression} AS {quoted(name)}" for name, expression in self.merged)
         group = f"\nGROUP BY {', '.join(map(quoted, self.keys))}" if self.keys else ""
         return f"SELECT\n  {items}\nFROM {rows} AS _penstock_rows{group}"

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRuntimeError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from penstock.declare.spark_settings import cores_of, full_name, is_harmless
 from penstock.engine.spark.machine import HERE, address_settings, archive_options, memory_bytes, memory_settings
@@ -266,6 +267,22 @@ def settings_of(session: SparkSession) -> dict[str, str]:
 
 
 _BETWEEN = "\x1e"
+
+
+@cache
+def _strings(jvm: Any) -> Any:
+    """A class of the JVM, for which it is asked once."""
+    return jvm.org.apache.commons.lang3.StringUtils
+
+
+def select(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
+    """What `selectExpr` does; the expressions go to the JVM in one call, not one by one."""
+    if any(_BETWEEN in expression for expression in expressions):
+        return frame.selectExpr(*expressions)
+    parts = _strings(frame.sparkSession._jvm).splitByWholeSeparator(_BETWEEN.join(expressions), _BETWEEN)
+    return ClassicDataFrame(frame._jdf.selectExpr(parts), frame.sparkSession)
+
+
 # They make no difference: tables are temporary views of ours.
 _FIXED_BUT_HARMLESS = (
     "spark.sql.catalogImplementation",

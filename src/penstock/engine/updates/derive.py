@@ -12,6 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import reduce
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.declare.sql.view import AggregateWay, Rowwise
@@ -19,7 +20,16 @@ from penstock.declare.warehouse import Definition, Definitions
 from penstock.engine.spark.session import settings_kept
 from penstock.engine.spark.sizing import SMALL_BYTES
 from penstock.engine.updates.recent import RecentRows, SharedReads
-from penstock.engine.updates.rows import RowsProblem, instant_literal, local, quoted, read_files, schema_of
+from penstock.engine.updates.rows import (
+    DRIVER_BYTES,
+    RowsProblem,
+    instant_literal,
+    local,
+    quoted,
+    read_files,
+    rows_between,
+    schema_of,
+)
 from penstock.engine.updates.rows import within as rows_within
 from penstock.engine.updates.times import time_range
 from penstock.errors import PenstockError
@@ -34,7 +44,10 @@ from penstock.requests.needs import Need, Piece, partitions_of
 from penstock.tables import DataFile
 
 # What is stored and what came, while the one is folded into the other.
-_ROWS = "_penstock_rows"
+_ROWS = "_penstock_stored"
+# The columns that queries give, by their text and the columns of what they read.
+_COLUMNS: dict[tuple[str, Schema], Schema] = {}
+_MOST_COLUMNS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +252,7 @@ class Derivation:
         found = self.lookup(edge.source, within, None)
         seen((edge.source, found))
         self.bytes += found.size_bytes
-        return self._until_edge(edge, self._inside(edge.source, within, found, self._read(edge.source, found)))
+        return self._read(edge, within, [(found, None)])
 
     def _inside(self, source: str, within: PartitionSet | None, found: Slice, frame: DataFrame) -> DataFrame:
         """Only rows of these partitions, where files of other programs may have others, too."""
@@ -248,15 +261,51 @@ class Derivation:
             return frame
         return frame.where(rows_within(time, within))
 
-    def _read(self, source: str, found: Slice) -> DataFrame:
+    def _read(self, edge: Edge, within: PartitionSet | None, parts: Sequence[tuple[Slice, int | None]]) -> DataFrame:
+        """The rows of some files before the trailing edge, and not before another instant if one is given."""
+        source = edge.source
+        parts = [part for part in parts if part[0].paths] or parts[:1]
+        found = [self._from_memory(edge, each, from_us) for each, from_us in parts]
+        kept = [rows for rows in found if rows is not None]
+        frames = [
+            self._from_files(edge, within, each, from_us)
+            for rows, (each, from_us) in zip(found, parts, strict=True)
+            if rows is None
+        ]
+        if kept:
+            self._in_memory.add(source)
+            frames.append(local(self.session, pa.concat_tables(kept), parts[0][0].schema))
+        frame = reduce(DataFrame.unionAll, frames)
+        return frame.coalesce(1) if len(frames) > 1 and self.bytes <= SMALL_BYTES else frame
+
+    def _from_memory(self, edge: Edge, found: Slice, from_us: int | None) -> pa.Table | None:
         # A function of the project's may ask its input for what only files can tell.
         rows = self.recent.rows(found.paths, found.schema) if self.definition.view is not None else None
-        if rows is not None:
-            self._in_memory.add(source)
-            return local(self.session, rows, found.schema)
+        cut_us = self._cut_of(edge)
+        if rows is None or (cut_us is None and from_us is None):
+            return rows
+        return rows_between(rows, self.warehouse.definitions[edge.source].time or "", from_us, cut_us)
+
+    def _from_files(self, edge: Edge, within: PartitionSet | None, found: Slice, from_us: int | None) -> DataFrame:
+        source = edge.source
         if self.shared is not None:
-            return self.shared.read(source, found.paths, found.schema, found.size_bytes)
-        return read_files(self.session, found.paths, found.schema, found.size_bytes)
+            frame = self.shared.read(source, found.paths, found.schema, found.size_bytes)
+        else:
+            frame = read_files(self.session, found.paths, found.schema, found.size_bytes)
+        frame = self._inside(source, within, found, frame)
+        time = quoted(self.warehouse.definitions[source].time or "")
+        bounds = [
+            f"{time} {sign} {self._instant(time, at_us, found)}"
+            for sign, at_us in (("<", self._cut_of(edge)), (">=", from_us))
+            if at_us is not None
+        ]
+        return frame.where(" and ".join(bounds)) if bounds else frame
+
+    def _instant(self, time: str, at_us: int, found: Slice) -> str:
+        """An instant as SQL. Another number is another program for Spark to compile, which takes longer than a small update; one that is
+        looked up is no part of it."""
+        at = instant_literal(at_us)
+        return f"array({at}, {at})[cast({time} is null as int)]" if found.size_bytes <= DRIVER_BYTES else at
 
     def _over(self, frames: Mapping[str, DataFrame], sql: str) -> DataFrame:
         """A query over frames by the names of their tables. The session forgets names behind which there are rows in memory."""
@@ -267,12 +316,12 @@ class Derivation:
             self.session.catalog.dropTempView(name)
         return rows
 
-    def _until_edge(self, edge: Edge, frame: DataFrame) -> DataFrame:
-        """Only rows before the trailing edge."""
+    def _cut_of(self, edge: Edge) -> int | None:
+        """The instant before which the rows of a source are used; None if all are."""
         time = self.warehouse.definitions[edge.source].time
         if self.job.edge_us is None or time is None or not self.graph.holds(edge) or edge.source == self.job.table:
-            return frame
-        return frame.where(f"{quoted(time)} < {instant_literal(edge.map.cut(self.job.edge_us))}")
+            return None
+        return edge.map.cut(self.job.edge_us)
 
     def _cut(self, frame: DataFrame, partitions: PartitionSet) -> DataFrame:
         """Only those rows of what was computed for some partitions that are theirs. Others are made where they belong; but
@@ -299,34 +348,38 @@ class Derivation:
     # Folding
 
     def _fold(self, groups: list[list[Piece]]) -> TableOutput:
-        """Fold what came into what is stored; one scan per group of pieces that lack the same rows, one write."""
-        view = self.definition.view
-        assert view is not None
-        deltas = [self._delta(pieces) for pieces in groups]
-        delta = reduce(DataFrame.unionAll, deltas)
-        partitions = partitions_of([piece for pieces in groups for piece in pieces])
-        if isinstance(view.how, Rowwise):
-            return TableOutput(delta, partitions, True, self.bytes)
-        assert isinstance(view.how, AggregateWay)
-        stored = self.lookup(self.job.table, partitions, None)
-        self.bytes += stored.size_bytes
-        if not stored.files:
-            return TableOutput(delta, partitions, False, self.bytes, self._hidden())
-        before = self.recent.read(self.session, stored.paths, schema_of(delta), stored.size_bytes)
-        both = before.unionAll(delta)
-        if self.bytes <= SMALL_BYTES:
-            both = both.coalesce(1)
-        self._in_memory.add(_ROWS)
-        merged = self._over({_ROWS: both}, view.how.group_sql(_ROWS))
-        return TableOutput(merged, partitions, False, self.bytes, self._hidden())
-
-    def _delta(self, pieces: list[Piece]) -> DataFrame:
-        """What rows that the partitions do not contain yet give."""
+        """What rows that the partitions do not contain yet give; of an aggregate, folded into what is stored. One query, whatever the
+        pieces lack."""
         view = self.definition.view
         assert view is not None and isinstance(view.how, Rowwise | AggregateWay)
         (edge,) = self.graph.into[self.job.table]
-        rows = self._new_rows(edge, partitions_of(pieces), pieces[0].need)
-        return self._over({edge.source: rows}, view.how.delta_sql)
+        read: list[Schema] = []
+        news = [
+            self._new_rows(edge, partitions_of(pieces), pieces[0].need, lambda found: read.append(found[1].schema))
+            for pieces in groups
+        ]
+        frames = {edge.source: reduce(DataFrame.unionAll, news)}
+        partitions = partitions_of([piece for pieces in groups for piece in pieces])
+        if isinstance(view.how, Rowwise):
+            return TableOutput(self._over(frames, view.how.delta_sql), partitions, True, self.bytes)
+        stored = self.lookup(self.job.table, partitions, None)
+        self.bytes += stored.size_bytes
+        sql = view.how.delta_sql
+        if stored.files:
+            columns = self._columns(frames, sql, read[0])
+            frames[_ROWS] = self.recent.read(self.session, stored.paths, columns, stored.size_bytes)
+            self._in_memory.add(_ROWS)
+            sql = view.how.fold_sql(_ROWS, self.bytes <= SMALL_BYTES)
+        return TableOutput(self._over(frames, sql), partitions, False, self.bytes, self._hidden())
+
+    def _columns(self, frames: Mapping[str, DataFrame], sql: str, read: Schema) -> Schema:
+        """The columns that a query gives over rows with some columns. Spark is asked once."""
+        key = (sql, read)
+        if key not in _COLUMNS:
+            if len(_COLUMNS) > _MOST_COLUMNS:
+                _COLUMNS.clear()
+            _COLUMNS[key] = schema_of(self._over(frames, sql))
+        return _COLUMNS[key]
 
     def _new_rows(
         self,
@@ -341,24 +394,19 @@ class Derivation:
         newer = self.lookup(edge.source, within, need.since - 1)
         seen((edge.source, newer))
         self.bytes += newer.size_bytes
-        rows = self._until_edge(edge, self._inside(edge.source, within, newer, self._read(edge.source, newer)))
+        parts: list[tuple[Slice, int | None]] = [(newer, None)]
         time = self.warehouse.definitions[edge.source].time
         if self.job.edge_us is not None and time is not None:
-            waited = self._waited(edge, within, newer, need.edge_us, time, seen)
-            rows = rows.unionAll(waited) if waited is not None else rows
-        return rows
+            waited = self._waited(edge, within, newer, need.edge_us, time)
+            if waited.files:
+                seen((edge.source, waited))
+                self.bytes += waited.size_bytes
+                parts.append((waited, need.edge_us if need.edge_us > BEGIN_US else None))
+        return self._read(edge, within, parts)
 
-    def _waited(
-        self,
-        edge: Edge,
-        within: PartitionSet | None,
-        newer: Slice,
-        edge_us: int,
-        time: str,
-        seen: Callable[[tuple[str, Slice]], None],
-    ) -> DataFrame | None:
-        """Rows of older files that lie between the table's old and its new edge: whatever held them back, and whether or
-        not it still would. The statistics say which files have any, most often none."""
+    def _waited(self, edge: Edge, within: PartitionSet | None, newer: Slice, edge_us: int, time: str) -> Slice:
+        """Older files with rows between the table's old and its new edge: whatever held those back, and whether or not it still
+        would. The statistics say which files have any, most often none."""
         assert self.job.edge_us is not None
         grain = edge.map.source
         reach = PartitionSet.of((grain.floor(edge_us) if edge_us > BEGIN_US else BEGIN_US, END_US))
@@ -370,14 +418,7 @@ class Derivation:
             for file, path in zip(every.files, every.paths, strict=True)
             if file.id not in known and self._meets(file, time, edge_us, edge.map.cut(self.job.edge_us))
         ]
-        if not older:
-            return None
-        size = sum(file.size_bytes for file, _ in older)
-        seen((edge.source, Slice(tuple(file for file, _ in older), (), every.schema)))
-        self.bytes += size
-        rows = self.recent.read(self.session, [path for _, path in older], every.schema, size)
-        frame = self._until_edge(edge, rows)
-        return frame if edge_us <= BEGIN_US else frame.where(f"{quoted(time)} >= {instant_literal(edge_us)}")
+        return Slice(tuple(file for file, _ in older), tuple(path for _, path in older), every.schema)
 
     def _meets(self, file: DataFile, time: str, low_us: int, high_us: int) -> bool:
         """Whether a file may have rows between two times."""

@@ -42,7 +42,7 @@ from penstock.engine.arrivals.records import (
     write_records,
 )
 from penstock.engine.spark.links import Links
-from penstock.engine.spark.session import settings_kept
+from penstock.engine.spark.session import select, settings_kept
 from penstock.engine.updates.executor import BadFiles
 from penstock.engine.updates.provenance import FILE, tagged
 from penstock.engine.updates.rows import DRIVER_BYTES, RowsProblem, micros, quoted, struct_of
@@ -55,6 +55,9 @@ CORRUPT = "_penstock_corrupt"
 REASON = "_penstock_reason"
 TAG = "_penstock_n"
 _OTHER = "_penstock_other"
+# What Spark calls what it knows of a row besides, unless a column has that name; there the files are called by their numbers.
+_METADATA = "_metadata"
+_FILE_NUMBER = f"cast(substring_index({_METADATA}.file_name, '.', 1) as int)"
 _RAW = "_penstock_raw"
 # How the reason begins of a row that is set aside because it came late.
 LATE = "late: "
@@ -112,16 +115,15 @@ class FeedReader:
                 else:
                     found = place.made(number, ".json", self._as_json(path))
                 groups.setdefault((plain, self._order(path, form)), []).append(found)
-        names = [*(quoted(column.name) for column in self.schema), CORRUPT, *([TAG] if tagged else [])]
         parts = []
         for (plain, order), paths in groups.items():
             if plain:
                 reader = session.read.schema(self._as_text(order)).options(**self._options())
                 rows = reader.csv(paths) if form.csv else reader.json(paths)
-                rows = _tagged(rows) if tagged else rows
+                parts.append(self._converted(rows, order, [f"{_FILE_NUMBER} as {TAG}"] if tagged else []))
             else:
                 rows = self._parsed(session, paths, order, tagged)
-            parts.append(self._converted(rows, order).selectExpr(*names))
+                parts.append(self._converted(rows, order, [TAG] if tagged else [], parsed=True))
         return reduce(DataFrame.unionAll, parts)
 
     def _stored(self, path: str) -> str:
@@ -244,11 +246,18 @@ class FeedReader:
             f"get({VALUE}, 0) as {VALUE}",
         ).select(*kept, WHY, CORRUPT, f"{VALUE}.*")
 
-    def _converted(self, rows: DataFrame, order: tuple[str, ...]) -> DataFrame:
-        """Values in place of text, and in place of what could not be parsed the reason."""
+    def _converted(
+        self, rows: DataFrame, order: tuple[str, ...], more: Sequence[str], parsed: bool = False
+    ) -> DataFrame:
+        """Values in place of text, and in place of what could not be parsed the reason; with some more columns, as expressions. Each step is
+        one that Spark looks through again, so there are few."""
         values = self.values(rows.sparkSession)
-        cases = [f"when {CORRUPT} is not null then {text(_SHAPE)}"]
-        cases += [f"when {WHY} is not null then {WHY}"] if WHY in rows.columns else []
+        # Other records than CSV also say by themselves what is wrong with them.
+        whys = [WHY] if parsed and self.feed.config.format != "csv" else []
+        cases = [
+            f"when {CORRUPT} is not null then {text(_SHAPE)}",
+            *(f"when {WHY} is not null then {WHY}" for _ in whys),
+        ]
         columns, texts = [], []
         for number, field in enumerate(struct_of(self.schema).fields):
             e, name, raw = quoted(field.name), field.dataType.simpleString(), f"{_RAW}{number}"
@@ -259,11 +268,13 @@ class FeedReader:
             if (test := values.unfit(raw, field.dataType, e)) is not None:
                 texts.append(f"{e} as {raw}")
                 cases.append(f"when {test} then {text(f'the value of {field.name} does not fit its type {name}')}")
-        rest = [name for name in rows.columns if name not in {*order, CORRUPT}]
+        if any(name.lower() == _METADATA for name in order) and not parsed and more:
+            rows, more = _tagged(rows), [TAG]
         # In two steps, so that Spark converts each value once.
-        both = rows.selectExpr(*columns, *texts, *rest, CORRUPT)
+        both = select(rows, [*columns, *texts, *more, *whys, CORRUPT])
         names = [quoted(column.name) for column in self.schema]
-        return both.selectExpr(*names, *rest, f"case {' '.join(cases)} end as {CORRUPT}")
+        kept = [column.split(" as ")[-1] for column in more]
+        return select(both, [*names, f"case {' '.join(cases)} end as {CORRUPT}", *kept])
 
     def values(self, session: SparkSession) -> Values:
         given = {key.lower(): str(value) for key, value in self.feed.config.options.items()}
@@ -337,7 +348,7 @@ class FeedReader:
             form, path = TextForm.of(self.feed.config), self.folder / file.uri
             made = self.links.place().made(0, ".json", self._as_json(path))
             order = self._order(path, form)
-            rows = self._converted(self._parsed(session, [made], order), order)
+            rows = self._converted(self._parsed(session, [made], order), order, [LINE, ROW], parsed=True)
         reason = self.reason(f"{arrived_us}L", self.late_before([file], "0"))
         rows = rows.withColumn(REASON, F.expr(reason)).where(f"{REASON} is not null")
         return rows.selectExpr(f"{text(file.uri)} as file", f"{LINE} as line", f"{REASON} as reason", f"{ROW} as row")
@@ -470,10 +481,10 @@ def _good_rows(
     seen: Observation | None = None
     if (reason := reader.reason(arrived, late)) != "cast(null as string)":
         seen = Observation()
-        raw = raw.selectExpr(*names, number, f"{reason} as {REASON}")
+        raw = select(raw, [*names, number, f"{reason} as {REASON}"])
         raw = raw.observe(seen, F.expr(f"count({REASON}) as refused"))
         return raw.where(f"{REASON} is null").drop(REASON), seen
-    return raw.selectExpr(*names, number), None
+    return select(raw, [*names, number]), None
 
 
 def _transformed(session: SparkSession, definition: Definition, reader: FeedReader, rows: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -245,6 +246,18 @@ def read_files(session: SparkSession, paths: Sequence[str], schema: Schema, size
         return session.createDataFrame([], struct_of(schema))
     frame = session.read.schema(ddl(schema)).parquet(*map(plain, paths))
     return frame.coalesce(1) if size_bytes <= SMALL_BYTES else frame
+
+
+def rows_between(rows: pa.Table, time: str, from_us: int | None, until_us: int | None) -> pa.Table | None:
+    """The rows whose time lies between two instants; None if that depends on a zone."""
+    name = next(name for name in rows.column_names if name.lower() == time.lower())
+    kind = rows.schema.field(name).type
+    if not pa.types.is_timestamp(kind) or kind.tz is None or kind.unit != "us":
+        return None
+    for beyond, at_us in ((pc.less, until_us), (pc.greater_equal, from_us)):
+        if at_us is not None:
+            rows = rows.filter(beyond(rows.column(name), pa.scalar(at_us, kind)))
+    return rows
 
 
 def local(session: SparkSession, rows: pa.Table, schema: Schema) -> DataFrame:

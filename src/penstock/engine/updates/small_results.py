@@ -22,6 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from penstock.engine.spark.session import select
 from penstock.engine.updates.row_digest import NUMBER, digest_of_numbers
 from penstock.model.schema import Schema
 from penstock.tables import DataFile
@@ -77,7 +78,7 @@ def collect(
     size = " + ".join(_size(_quoted(column.name), parse(column.type)) for column in schema)
     guarded = f"if({nth} * ({size}) <= {most_bytes}L, {start}, cast(raise_error('{_TOO_LARGE}') as bigint))"
     numbers = [f"{number} as {NUMBER}"] if number is not None else []
-    rows = frame.selectExpr("*", *numbers, f"{guarded} as {PARTITION}")
+    rows = select(frame, ["*", *numbers, f"{guarded} as {PARTITION}"])
     try:
         # What `toArrow` does but for its last step, which fails where a struct is null whose fields are not.
         return pa.Table.from_batches(rows._collect_as_arrow(empty_list_if_zero_records=False))  # type: ignore[operator]
