@@ -49,10 +49,10 @@ def extra(variant: str, target: Path) -> dict[str, str]:
 def _measured(spark: SparkSession, variant: str, flow: str, data: Path, target: Path) -> dict[str, float]:
     shutil.rmtree(target, ignore_errors=True)
     work = {"flow": _flow, "pipelines": _pipelines}.get(variant) or {"fork": _fork, "butterfly": _butterfly}[flow]
-    before, began = _cpu_s(spark), perf_counter()
+    before, began = cpu_s(spark), perf_counter()
     with StorageSampler(spark, 0.05) as storage:
         work(spark, data, target, variant, flow)
-    seconds, cpu = perf_counter() - began, _cpu_s(spark) - before
+    seconds, cpu = perf_counter() - began, cpu_s(spark) - before
     return {
         "wall_s": seconds,
         "cpu_s": cpu,
@@ -60,7 +60,7 @@ def _measured(spark: SparkSession, variant: str, flow: str, data: Path, target: 
     }
 
 
-def _cpu_s(spark: SparkSession) -> float:
+def cpu_s(spark: SparkSession) -> float:
     """Of the JVM, of this process, and of those that it started and that have ended."""
     jvm: Any = spark.sparkContext._jvm
     fields = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/stat").read_text().rsplit(")", 1)[1].split()
