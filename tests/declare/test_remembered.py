@@ -103,3 +103,21 @@ def test_nothing_is_kept_where_nothing_may_be_written(project: Write) -> None:
     understood(folder)
     assert not (folder / ".penstock").exists()
     Remembered(folder / "landing/readme/understood").keep()
+
+
+def test_before_a_project_has_a_state_folder_the_users_cache_keeps_it(
+    project: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("PENSTOCK_CACHE", str(cache))
+    folder = project({name: text for name, text in PROJECT.items() if not name.startswith(".penstock")})
+    expected = understood(folder)[0]
+    (old := cache / "understood-old").touch()
+    os.utime(old, (0, 0))
+    assert understood(folder)[::2] == (expected, 0)
+    assert not (folder / ".penstock").exists() and not old.exists()
+    assert [path.name.split("-")[0] for path in cache.iterdir()] == ["understood"]
+    # It is for nobody else to read, and not needed where it cannot be written.
+    assert cache.stat().st_mode & 0o077 == 0
+    monkeypatch.setenv("PENSTOCK_CACHE", str(folder / "penstock.toml"))
+    assert understood(folder)[::2] == (expected, 2)

@@ -1,6 +1,6 @@
 """What was understood of the texts of a project, kept for the next command: the same text need not be understood twice.
 
-It is kept by content, in one file of the state folder. It may be deleted at any time, and one that cannot be read, or was written
+It is kept by content, in one file: in the state folder, or in the user's cache until the project has one. It may be deleted at any time, and one that cannot be read, or was written
 by another version of the program, is as if it were not there.
 """
 
@@ -11,18 +11,55 @@ import io
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from time import time
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
+_UNUSED_S = 30 * 86_400
+
+
+def cache_folder() -> Path | None:
+    """`PENSTOCK_CACHE`, or `penstock` in the user's cache; none if that is empty."""
+    said = os.environ.get("PENSTOCK_CACHE")
+    if said is not None:
+        return Path(said).absolute() if said else None
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    except RuntimeError:  # nobody's home
+        return None
+
+
+def remove_unused(files: Iterable[Path]) -> None:
+    """Those of the user's cache that nobody used for a long time."""
+    for file in files:
+        with suppress(OSError):
+            if file.stat().st_mtime < time() - _UNUSED_S:
+                file.unlink()
+
+
+def remembered_of(project: Path) -> Remembered:
+    """What is known of a project."""
+    state, cache = project / ".penstock", cache_folder()
+    if state.is_dir() or cache is None:
+        return Remembered(state / "understood")
+    with suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_unused(cache.glob("understood-*"))
+    own = cache / f"understood-{hashlib.sha256(bytes(project)).hexdigest()[:16]}"
+    with suppress(OSError):
+        os.utime(own)
+    return Remembered(own)
+
+
 class Remembered:
-    """Of one project. A place whose folder is not there yet keeps nothing."""
+    """Of one project. A place whose folder is not there keeps nothing."""
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
-from penstock.declare.analysis_cache import Remembered
+from penstock.declare.analysis_cache import Remembered, remembered_of
 from penstock.declare.api import DECLARED, FeedDeclaration, TableDeclaration, keyword_lines
 from penstock.declare.config import OF_TABLE, ConfigFile, ProjectConfig, TableConfig, load_config, toml_problem
 from penstock.declare.keyed import is_keyed, keyed_tables, with_rules
@@ -82,7 +82,7 @@ def read_project(folder: Path) -> Declarations:
     """Everything that is declared in a folder. Raises `ProjectError` if there is no penstock.toml to begin with."""
     folder = folder.resolve()
     file = load_config(folder)
-    remembered = Remembered(folder / ".penstock" / "understood")
+    remembered = remembered_of(folder)
     found = _Reading(folder, problems=list(file.problems), remembered=remembered)
     for name, config in file.config.feeds.items():
         broken, lines = file.of_feed(name)

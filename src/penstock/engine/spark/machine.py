@@ -13,6 +13,8 @@ from time import time
 
 import pyspark
 
+from penstock.declare.analysis_cache import cache_folder, remove_unused
+
 # Of the memory: the rest is for queries, which have processes of their own, for Arrow, and for files that the machine keeps in memory.
 _SHARE = 3
 _LEAST_MB, _MOST_MB = 1024, 24 * 1024
@@ -86,20 +88,8 @@ def _address_towards(host: str) -> str | None:
 # does not fit. It may be deleted at any time
 
 
-_UNUSED_S = 30 * 86_400
 # Java would print each class that it cannot keep.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-
-
-def cache_folder() -> Path | None:
-    """`PENSTOCK_CACHE`, or `penstock` in the user's cache; none if that is empty."""
-    said = os.environ.get("PENSTOCK_CACHE")
-    if said is not None:
-        return Path(said).absolute() if said else None
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
-    except RuntimeError:  # nobody's home
-        return None
 
 
 def archive_options(java: str, leaves_one: bool) -> str:
@@ -118,9 +108,7 @@ def archive_options(java: str, leaves_one: bool) -> str:
             return f"-XX:SharedArchiveFile={archive} {_QUIET}"
         if leaves_one:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for old in folder.glob("spark-*.jsa*"):
-                if old.stat().st_mtime < time() - _UNUSED_S:
-                    old.unlink()
+            remove_unused(folder.glob("spark-*.jsa*"))
             return f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()} {_QUIET}"
     return ""
 
