@@ -85,9 +85,7 @@ def _address_towards(host: str) -> str | None:
 
 # The classes of Spark as Java keeps them once it has read them: with such an archive Spark starts in about half the time. The first process
 # of a machine that runs a project leaves one when it ends, in the user's cache folder. It fits one Java and one Spark; Java leaves aside what
-# does not fit. It may be deleted at any time
-
-
+# does not fit. It may be deleted at any time.
 # Java would print each class that it cannot keep.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
