@@ -277,7 +277,7 @@ def _strings(jvm: Any) -> Any:
 
 def select(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
     """What `selectExpr` does; the expressions go to the JVM in one call, not one by one."""
-    if any(_BETWEEN in expression for expression in expressions):
+    if not isinstance(frame, ClassicDataFrame) or any(_BETWEEN in expression for expression in expressions):
         return frame.selectExpr(*expressions)
     parts = _strings(frame.sparkSession._jvm).splitByWholeSeparator(_BETWEEN.join(expressions), _BETWEEN)
     return ClassicDataFrame(frame._jdf.selectExpr(parts), frame.sparkSession)
