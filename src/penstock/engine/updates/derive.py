@@ -21,7 +21,6 @@ from penstock.engine.spark.session import settings_kept
 from penstock.engine.spark.sizing import SMALL_BYTES
 from penstock.engine.updates.recent import RecentRows, SharedReads
 from penstock.engine.updates.rows import (
-    DRIVER_BYTES,
     RowsProblem,
     instant_literal,
     local,
@@ -295,17 +294,11 @@ class Derivation:
         frame = self._inside(source, within, found, frame)
         time = quoted(self.warehouse.definitions[source].time or "")
         bounds = [
-            f"{time} {sign} {self._instant(time, at_us, found)}"
+            f"{time} {sign} {instant_literal(at_us)}"
             for sign, at_us in (("<", self._cut_of(edge)), (">=", from_us))
             if at_us is not None
         ]
         return frame.where(" and ".join(bounds)) if bounds else frame
-
-    def _instant(self, time: str, at_us: int, found: Slice) -> str:
-        """An instant as SQL. Another number is another program for Spark to compile, which takes longer than a small update; one that is
-        looked up is no part of it."""
-        at = instant_literal(at_us)
-        return f"array({at}, {at})[cast({time} is null as int)]" if found.size_bytes <= DRIVER_BYTES else at
 
     def _over(self, frames: Mapping[str, DataFrame], sql: str) -> DataFrame:
         """A query over frames by the names of their tables. The session forgets names behind which there are rows in memory."""
