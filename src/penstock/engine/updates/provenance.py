@@ -48,15 +48,18 @@ def order_of(order: str, uri: str, mtime_ns: int) -> str:
 def spans_by_file(
     paths: Iterable[str], time: str | None, width_us: int, instant_of: Instants
 ) -> dict[int, tuple[Interval, ...]]:
-    """For each file that has rows in some Parquet files: in which stretches of time. Without a time column that is always."""
+    """For each file that has rows in some Parquet files: in which stretches of time. Without a time column that is always; rows
+    without a time are in none."""
     found: dict[int, list[Interval]] = {}
     for path in paths:
-        for number, span in _spans(path, time, max(1, min(width_us, HOUR_US)), instant_of):
-            found.setdefault(number, []).append(span)
+        for number, spans in _spans(path, time, max(1, min(width_us, HOUR_US)), instant_of):
+            found.setdefault(number, []).extend(spans)
     return {number: joined(spans) for number, spans in found.items()}
 
 
-def _spans(path: str, time: str | None, width_us: int, instant_of: Instants) -> Iterable[tuple[int, Interval]]:
+def _spans(
+    path: str, time: str | None, width_us: int, instant_of: Instants
+) -> Iterable[tuple[int, Sequence[Interval]]]:
     with pq.ParquetFile(path) as source:
         names = {name.lower(): name for name in source.schema_arrow.names}
         wanted = [FILE] if time is None else [FILE, names[time.lower()]]
@@ -65,13 +68,14 @@ def _spans(path: str, time: str | None, width_us: int, instant_of: Instants) -> 
             numbers = rows.column(FILE)
             if time is None:
                 for number in pc.unique(numbers).to_pylist():
-                    yield number, (BEGIN_US, END_US)
+                    yield number, [(BEGIN_US, END_US)]
                 continue
             values = rows.column(names[time.lower()])
             table = pa.table({"n": numbers, "v": values, "b": _bucket(values, width_us)})
             grouped = table.group_by(["n", "b"], use_threads=False).aggregate([("v", "min"), ("v", "max")])
             for row in grouped.to_pylist():
-                yield row["n"], (instant_of(row["v_min"]), instant_of(row["v_max"]) + 1)
+                first, last = row["v_min"], row["v_max"]
+                yield row["n"], [] if first is None else [(instant_of(first), instant_of(last) + 1)]
 
 
 def _bucket(values: pa.ChunkedArray, width_us: int) -> pa.ChunkedArray:
