@@ -512,7 +512,7 @@ class World:
             table.name,
             self.snapshot,
             append,
-            changed_by(job.pieces, job.edge_us),
+            changed_by(job.pieces),
             job.complete_us,
             max(times, default=None),
             min(times, default=None) if grain is not WHOLE or table.exact_time else None,

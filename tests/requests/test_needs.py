@@ -58,10 +58,9 @@ def test_the_rest_of_a_need_begins_where_the_job_ends() -> None:
 
 def test_what_a_job_changes() -> None:
     late, fresh, first = Need(1, 50, 0, late=True), Need(1, 120, 0), Need(1, BEGIN_US, 0, append=False)
-    assert changed_by((Piece(0, 10, late),), 135) == ((0, 10),)  # all of an old partition
-    assert changed_by((Piece(100, 200, fresh),), 135) == ((120, 135),)  # only what came since
-    assert changed_by((Piece(100, 200, first),), 135) == ((100, 135),)
-    assert changed_by((Piece(100, 200, fresh),), None) == ((100, 200),)  # tables without time change as a whole
+    assert changed_by((Piece(0, 10, late),)) == ((0, 10),)  # all of an old partition
+    assert changed_by((Piece(100, 200, fresh),)) == ((120, 200),)  # only what came since, and what is ahead of the edge
+    assert changed_by((Piece(100, 200, first),)) == ((100, 200),)
     pieces = (Piece(0, 10, late), Piece(10, 20, late), Piece(100, 200, fresh))
-    assert changed_by(pieces, 135) == ((0, 20), (120, 135))
+    assert changed_by(pieces) == ((0, 20), (120, 200))
     assert partitions_of(pieces) == PartitionSet.of((0, 20), (100, 200))

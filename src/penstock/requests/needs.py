@@ -137,13 +137,12 @@ def partitions_of(pieces: tuple[Piece, ...] | list[Piece]) -> PartitionSet:
     return PartitionSet.of(*((piece.start_us, piece.end_us) for piece in pieces))
 
 
-def changed_by(pieces: tuple[Piece, ...], edge_us: int | None) -> tuple[Interval, ...]:
+def changed_by(pieces: tuple[Piece, ...]) -> tuple[Interval, ...]:
     """Which event times a job over these pieces changes, for those who read its table: the whole partition where
-    something old changed, else just the rows between the old and the new edge."""
+    something old changed, else its rows after the old edge. Not only up to the new one: a view may move rows to later times,
+    or have later ones of a source that it does not wait for, and not all readers cut these off."""
     ranges = [
-        (piece.start_us, piece.end_us)
-        if piece.need.late or edge_us is None
-        else (max(piece.start_us, piece.need.edge_us), min(piece.end_us, edge_us))
+        (piece.start_us if piece.need.late else max(piece.start_us, piece.need.edge_us), piece.end_us)
         for piece in pieces
     ]
     return PartitionSet.of(*ranges).intervals

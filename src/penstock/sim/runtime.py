@@ -268,7 +268,7 @@ class Simulation(Driver):
             job.table,
             self.snapshot,
             all(piece.need.append for piece in job.pieces) and bool(self.controller.state.graph.folds[job.table]),
-            changed_by(job.pieces, job.edge_us),
+            changed_by(job.pieces),
             job.complete_us,
             None if job.complete_us is None else job.complete_us - 1,
             self.begin_us[job.table],

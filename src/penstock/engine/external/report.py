@@ -139,7 +139,7 @@ class Reports:
         snapshot = self._registered(conn, definition, files, None if whole else ordered, job.id, now_us, made_from)
         reflects = dict(job.reflects) if job.reflects is not None and not newer else None
         self.store.put_version(conn, name, snapshot, now_us, job.complete_us, reflects, job.id)
-        changed = changed_by(job.pieces, job.edge_us)
+        changed = changed_by(job.pieces)
         publication = self._publication(definition, files, snapshot, changed, job.complete_us, newer)
         seconds = (now_us - running.started_us) / SECOND_US
         self.store.append(conn, [UpdateFinished(now_us, job.id, name, (publication,), seconds, "handed over")])

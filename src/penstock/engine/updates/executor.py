@@ -346,7 +346,7 @@ class Executor:
             lost = [interval for made in own for interval in made.lost]
             changed = PartitionSet.of(*ranges, *stated, *asked, *lost).intervals if flows else ()
         else:
-            changed = changed_by(job.pieces, job.edge_us)
+            changed = changed_by(job.pieces)
         same: PartitionSet = EMPTY
         if table in differing:
             made_again = PartitionSet.of(*changed) if self.warehouse.graph.has_time[table] else EVERYTHING

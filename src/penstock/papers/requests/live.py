@@ -169,7 +169,7 @@ class _Live(Driver):
         if not self.controller.state.graph.out[job.table]:
             self.outcome.most_late_s = max(self.outcome.most_late_s, *waited, 0.0)
         table = self.controller.state.tables[job.table].table
-        changed = PartitionSet.of(*changed_by(job.pieces, job.edge_us))
+        changed = PartitionSet.of(*changed_by(job.pieces))
         for file in job.files:
             changed |= self.ranges[file.uri]
         timed = table.partition != "none"

@@ -278,7 +278,7 @@ class Replay(Driver):
         state = self.controller.state
         append = all(piece.need.append for piece in job.pieces) and bool(state.graph.folds[job.table])
         size = round(job.amount * self.recording.output.get(self.like.get(job.table, job.table), 1.0))
-        return self._publication(job, append, changed_by(job.pieces, job.edge_us), job.complete_us, 0, size)
+        return self._publication(job, append, changed_by(job.pieces), job.complete_us, 0, size)
 
     def _publication(
         self, job: Job, append: bool, changed: tuple[Interval, ...], complete_us: int | None, rows: int, size: int
