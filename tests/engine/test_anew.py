@@ -239,13 +239,22 @@ def test_a_column_of_another_type_is_taken_along_where_its_files_are_gone(site: 
         ((row,),) = site.run(exact)
         assert [float(row[0]), float(row[1]), row[2][:10], row[3][:10]] == [7, 0.1, "2024-01-01", "2024-01-01"]
         assert [float(value) for value in row[4:]] == [1000, 7]
-    site.write({"penstock.toml": toml.format(other.replace("5,2", "5,0")) + "[run]\n"})
-    with Warehouse(site.folder, spark=site.spark) as warehouse:
-        warehouse.run(until_idle=True)
-        (error,) = [row.error or "" for row in warehouse.status()]
-        assert "x was decimal(5,2) and is decimal(5,0) now, but the files are gone whose rows have 0.10" in error
+    for changed, said in (
+        (other.replace("5,2", "5,0"), "x was decimal(5,2) and is decimal(5,0) now, but {} has 0.10: put it back"),
+        (other.replace("w date", "w int"), "w was date and is int now, but {} has 2024-01-01: put it back"),
+    ):
+        site.write({"penstock.toml": toml.format(changed)})
+        with Warehouse(site.folder, spark=site.spark) as warehouse:
+            warehouse.run(until_idle=True)
+            (error,) = [row.error or "" for row in warehouse.status()]
+            assert said.format("landing/s/1.csv, of which only the rows are left,") in error
     site.write({"penstock.toml": toml.format(other)})
     assert site.run("SELECT n FROM s") == [[("7",)]]
+    site.write({"penstock.toml": toml.format(changed)})
+    with Warehouse(site.folder, spark=site.spark) as warehouse:
+        warehouse.withdraw("landing/s/1.csv")
+        warehouse.run(until_idle=True)
+        assert [row.error for row in warehouse.status()] == [None]
 
 
 def test_what_orders_snapshots_is_taken_out(site: Site) -> None:

@@ -433,10 +433,9 @@ class BaseLoad:
         broken = " ".join(
             f"when not coalesce(({rule}), false) then {text(reason)}" for rule, reason in self._rules().items()
         )
-        files = ", ".join(f"{file.id}L, {text(file.uri)}" for file in self.job.files)
         whole = ", ".join(quoted(column.name) for column in self.reader.schema)
         refused = rows.selectExpr(
-            f"element_at(map({files}), {FILE}) as file",
+            f"{self._file()} as file",
             "cast(null as bigint) as line",
             f"case {broken} end as reason",
             f"to_json(struct({whole})) as row",
@@ -617,7 +616,7 @@ class BaseLoad:
             before = {column.name: column.type for column in schema}
             known = {name.lower() for name in before}
             other = {
-                c.name: _as_delivered(c, before[c.name], self._values(before[c.name]))
+                c.name: self._as_delivered(c, before[c.name])
                 for c in self._schema(own)
                 if c.type != before.get(c.name, c.type)
             }
@@ -627,6 +626,31 @@ class BaseLoad:
             ]
             rows[own.name] = frame.selectExpr("*", *new) if new else frame
         return rows
+
+    def _as_delivered(self, column: Column, before: str) -> SparkColumn:
+        """A stored value in the type that its column has now, as if its file were read again: what its text says, or the same number
+        or time. What would be cut or lost is an error."""
+        value, kind, values = quoted(column.name), struct_of((column,)).fields[0].dataType, self._values(before)
+        said = f"cast({value} as string)"
+        ways = [(f"{value} is null", f"cast(null as {column.type})")]
+        if (unfit := values.unfit(said, kind)) is not None:
+            ways.append((f"not ({unfit})", values.value(said, kind)))
+        through = [said, value] if _is_number(before) and _is_number(column.type) else [said]
+        for way in through:
+            now = f"try_cast({way} as {column.type})"
+            back = f"cast({now} as string)" if way is said else now
+            ways.append((f"coalesce(try_cast({back} as {before}) = {value}, false)", now))
+        cases = " ".join(f"when {test} then {now}" for test, now in ways)
+        changed = f"{column.name} was {before} and is {column.type} now, but "
+        file = f"coalesce({self._file()}, 'a file')"  # one of another job
+        hint = f": put it back and type `penstock retry {self.job.table}`, take it out with `penstock withdraw`, or undo the change"
+        error = f"concat({text(changed)}, {file}, ', of which only the rows are left, has ', {said}, {text(hint)})"
+        return expr(f"case {cases} else raise_error({error}) end")
+
+    def _file(self) -> str:
+        """The name of the file that a stored row is of."""
+        files = ", ".join(f"{file.id}L, {text(file.uri)}" for file in self.job.files)
+        return f"element_at(map({files}), {FILE})" if files else "cast(null as string)"
 
     def _values(self, before: str) -> Values:
         """How the text of stored values is to be understood: what was text is as it was delivered."""
@@ -749,25 +773,6 @@ class BaseLoad:
         return {
             known[number]: PartitionSet.of(*spans).intervals for number, spans in by_number.items() if number in known
         }
-
-
-def _as_delivered(column: Column, before: str, values: Values) -> SparkColumn:
-    """A stored value in the type that its column has now, as if its file were read again: what its text says, or the same number
-    or time. What would be cut or lost is an error."""
-    value, kind = quoted(column.name), struct_of((column,)).fields[0].dataType
-    said = f"cast({value} as string)"
-    ways = [(f"{value} is null", f"cast(null as {column.type})")]
-    if (unfit := values.unfit(said, kind)) is not None:
-        ways.append((f"not ({unfit})", values.value(said, kind)))
-    through = [said, value] if _is_number(before) and _is_number(column.type) else [said]
-    for way in through:
-        now = f"try_cast({way} as {column.type})"
-        back = f"cast({now} as string)" if way is said else now
-        ways.append((f"coalesce(try_cast({back} as {before}) = {value}, false)", now))
-    cases = " ".join(f"when {test} then {now}" for test, now in ways)
-    found = f"{column.name} was {before} and is {column.type} now, but the files are gone whose rows have "
-    hint = ": put them back, take them out with `penstock withdraw`, or undo the change"
-    return expr(f"case {cases} else raise_error(concat({text(found)}, {said}, {text(hint)})) end")
 
 
 def _is_number(type_: str) -> bool:
