@@ -435,8 +435,16 @@ def explain_error(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         return _root_cause(error.java_exception)
     text = str(error).split("JVM stacktrace:")[0].split("\n\tat ")[0].strip()
+    if (said := _raised(text)) is not None:
+        return said
     text = "\n".join(line for line in text.splitlines() if line.strip())[:2000]
     return text if isinstance(error, PenstockError) else f"{type(error).__name__}: {text}"
+
+
+def _raised(text: str) -> str | None:
+    """What a query said with `raise_error`: the words are ours, or the user's own."""
+    _, found, said = text.partition("[USER_RAISED_EXCEPTION] ")
+    return said.split(" SQLSTATE:")[0][:2000] if found else None
 
 
 def _root_cause(error: Any) -> str:
@@ -444,6 +452,6 @@ def _root_cause(error: Any) -> str:
     while error.getCause() is not None:
         error = error.getCause()
     text = str(error.toString()).split("\n\tat ")[0].strip()
-    if "[USER_RAISED_EXCEPTION] " in text:  # the words are ours, or the user's own
-        return text.split("[USER_RAISED_EXCEPTION] ")[1].split(" SQLSTATE:")[0][:2000]
+    if (said := _raised(text)) is not None:
+        return said
     return text.split(": ", 1)[-1][:2000] if ": " in text else text[:2000]
