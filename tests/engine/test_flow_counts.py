@@ -75,8 +75,10 @@ SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_in_are_rows_out_and_rejected(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
     report, refused = accounted(spark, tmp_path, everything, rows_of(seed))
     assert report.shuffle_bytes > 0
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before, "a run leaves the session as it was"
     assert len(refused) == 4 and all(refused.values())
 
 

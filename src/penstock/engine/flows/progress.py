@@ -140,7 +140,7 @@ class StorageSampler:
 # which are interpreted row by row, cost 3.3 s of CPU. The number in the mark says which one it is; the counts are read from
 # Spark's own record of the query.
 
-_ADAPTIVE, _RETAINED = "spark.sql.adaptive.enabled", "spark.sql.ui.retainedExecutions"
+_RETAINED = "spark.sql.ui.retainedExecutions"
 # Of so many queries Spark must keep records: several flows may run at once.
 _FEWEST_RECORDS = 100
 _MARK = re.compile(r"monotonically_increasing_id\(\) >= -(\d+)\)")
@@ -149,17 +149,6 @@ _MARK = re.compile(r"monotonically_increasing_id\(\) >= -(\d+)\)")
 def mark(rows: DataFrame, number: int) -> DataFrame:
     """The same rows, counted. Numbers begin with 1, and are the same every time: else Spark compiles the code anew."""
     return rows.where(f"monotonically_increasing_id() >= -{number}L")
-
-
-@contextmanager
-def planned_once(session: SparkSession) -> Iterator[None]:
-    """Where Spark plans again while it runs, it leaves out what it finds to be joined with nothing, and its marks with it."""
-    before = str(session.conf.get(_ADAPTIVE))
-    session.conf.set(_ADAPTIVE, "false")
-    try:
-        yield
-    finally:
-        session.conf.set(_ADAPTIVE, before)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from penstock.engine.flows.progress import (
     cached_plan,
     cached_rows,
     mark,
-    planned_once,
     rows_held,
     tasks_of,
 )
 from penstock.engine.flows.realise import HIDDEN, FormerRows, Inputs, realise, refused
+from penstock.engine.spark.sizing import planned_once
 from penstock.engine.updates.rows import Staged as Files
 from penstock.engine.updates.rows import quoted, read_files
 from penstock.errors import PenstockError

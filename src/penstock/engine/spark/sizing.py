@@ -3,7 +3,8 @@ with files that are worth opening."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,24 @@ _LEAST_SPLIT, _MOST_SPLIT = 128 * MB, 512 * MB
 _LEAST_SENT, _MOST_SENT = 10 * MB, 64 * MB
 
 
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+# Said of a session while it must not plan again.
+_ONCE = "spark.penstock.plannedOnce"
+
+
+@contextmanager
+def planned_once(session: SparkSession) -> Iterator[None]:
+    """No query is planned again while it runs, however large. Spark then leaves out nothing that it finds to be joined with nothing."""
+    before = str(session.conf.get(_ADAPTIVE))
+    session.conf.set(_ONCE, "true")
+    session.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_ADAPTIVE, before)
+        session.conf.unset(_ONCE)
+
+
 def settings_for(input_bytes: int, slots: int) -> dict[str, str]:
     """Of a large job."""
     tasks = max(2 * slots, -(-input_bytes // _TASK_BYTES))
@@ -28,7 +47,7 @@ def settings_for(input_bytes: int, slots: int) -> dict[str, str]:
     # What is sent costs each executor its memory, what is shuffled instead costs the whole input.
     sent = max(_LEAST_SENT, min(_MOST_SENT, input_bytes // 50))
     return {
-        "spark.sql.adaptive.enabled": "true",
+        _ADAPTIVE: "true",
         "spark.sql.shuffle.partitions": str(min(tasks, _MOST_TASKS)),
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(file),
         "spark.sql.files.maxPartitionBytes": str(max(_LEAST_SPLIT, min(_MOST_SPLIT, input_bytes // (8 * slots)))),
@@ -49,19 +68,22 @@ class Sizing:
 
     def fit(self, input_bytes: int) -> bool:
         """Set up the session for a job that reads so much; true if it is a large one."""
+        fixed = {*self._given, _ADAPTIVE} if self._session.conf.get(_ONCE, None) else self._given
         if input_bytes <= SMALL_BYTES:
-            self._restore()
+            self._restore(fixed)
             return False
         for key, value in settings_for(input_bytes, self._session.sparkContext.defaultParallelism).items():
-            if key not in self._given:
+            if key not in fixed:
                 self._before.setdefault(key, self._session.conf.get(key, None))
                 self._session.conf.set(key, value)
         return True
 
-    def _restore(self) -> None:
+    def _restore(self, fixed: Collection[str]) -> None:
         for key, value in self._before.items():
+            if key in fixed:
+                continue
             if value is None:
                 self._session.conf.unset(key)
             else:
                 self._session.conf.set(key, value)
-        self._before = {}
+        self._before = {key: value for key, value in self._before.items() if key in fixed}

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.engine.flows.progress import storage_bytes
 from penstock.engine.flows.run import FlowRun, World
 from penstock.engine.flows.work import MEMORY_SHARE, as_refused, quarantine_of
+from penstock.engine.spark.sizing import SMALL_BYTES
 from penstock.engine.updates.rows import Staged, Writer, read_files
 from penstock.flows.description import TypedFlow
 from penstock.flows.gathering import gathered
@@ -146,7 +147,7 @@ def run_flow(
     rows: Mapping[str, float] | None = None,
     plan: StagingPlan | None = None,
     slots: int | None = None,
-    input_bytes: int = 1 << 40,
+    input_bytes: int = SMALL_BYTES + 1,
     between: Callable[[str], None] = lambda _name: None,
 ) -> FlowReport:
     """Each target in a folder of its own name, beside what is there; refused rows in `<flow>_quarantine`. `rows` are those of the sources, where
@@ -185,3 +186,4 @@ def run_flow(
         return run.run()
     finally:
         run.release()
+        writer.fit(session, 0)  # the session is as it was
