@@ -68,15 +68,20 @@ class Sizing:
 
     def fit(self, input_bytes: int) -> bool:
         """Set up the session for a job that reads so much; true if it is a large one."""
-        fixed = {*self._given, _ADAPTIVE} if self._session.conf.get(_ONCE, None) else self._given
         if input_bytes <= SMALL_BYTES:
-            self._restore(fixed)
+            if self._before:
+                self._restore(self._fixed())
             return False
+        fixed = self._fixed()
         for key, value in settings_for(input_bytes, self._session.sparkContext.defaultParallelism).items():
             if key not in fixed:
                 self._before.setdefault(key, self._session.conf.get(key, None))
                 self._session.conf.set(key, value)
         return True
+
+    def _fixed(self) -> Collection[str]:
+        """What is not ours to set, now."""
+        return {*self._given, _ADAPTIVE} if self._session.conf.get(_ONCE, None) else self._given
 
     def _restore(self, fixed: Collection[str]) -> None:
         for key, value in self._before.items():
