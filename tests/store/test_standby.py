@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 import psycopg
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from penstock.errors import PenstockError
 from penstock.store import bounded
@@ -66,6 +68,7 @@ class Process:
             self.process = subprocess.Popen([sys.executable, "-c", PROCESS, url, owner, str(folder)], stdout=out)
 
     def says(self, word: str) -> bool:
+        assert self.process.poll() in (None, 0, -signal.SIGKILL), f"{self.owner} ended by an error"
         return any(line.split()[0] == word for line in self.said.read_text().splitlines() if line)
 
     def end(self) -> None:
@@ -171,6 +174,32 @@ def test_one_that_lives_keeps_it(place: str, tmp_path: Path, monkeypatch: pytest
     finally:
         store.close()
         other.close()
+
+
+@pytest.mark.parametrize("writes", [True, False], ids=["while it writes", "while it renews"])
+def test_one_that_was_frozen_in_a_transaction(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    """What it had locked keeps nobody from taking over."""
+    monkeypatch.setattr("penstock.store.lock.LEASE_S", 0.4)
+    frozen, other = Store(place), Store(place)
+    took_over = False
+    try:
+        with frozen.write() if writes else frozen.engine.begin() as conn:
+            frozen.set_fact(conn, "lease", "0")
+            second = RunLock(other, tmp_path / "run.lock")
+            Event().wait(0.5)
+            second.acquire("yours", standby=True)
+            with other.read() as told:
+                other.check_owner(told, "yours")
+            second.release()
+            took_over = True
+    except DBAPIError:
+        pass  # the frozen one's connection was ended
+    finally:
+        frozen.close()
+        other.close()
+    assert took_over
 
 
 _rounds = iter(range(4))

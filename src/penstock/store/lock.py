@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from penstock.errors import PenstockError
-from penstock.store.store import Store, StoreError
+from penstock.store.store import WRITE_KEY, Store, StoreError
 
 _ADVISORY_KEY = 7306
 _PATIENCE_S = 3.0
@@ -36,6 +36,12 @@ _NOW = "extract(epoch FROM clock_timestamp())"
 _HELD_BY = (
     "SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database "
     f"WHERE locktype = 'advisory' AND granted AND objid = {_ADVISORY_KEY} AND datname = current_database()"
+)
+# Who began to write so long ago and has not ended is frozen, too: it would keep everybody else from writing.
+_END_WRITERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND xact_start < clock_timestamp() - make_interval(secs => {after_s}) AND pid IN (SELECT pid FROM pg_locks WHERE granted AND ("
+    f"(locktype = 'advisory' AND objid = {WRITE_KEY}) OR (mode = 'RowExclusiveLock' AND relation = 'penstock_fact'::regclass)))"
 )
 
 
@@ -120,6 +126,7 @@ class RunLock:
             try:
                 with suppress(AlreadyRunning):
                     self._lock_server(patience_s=0.0)
+                    self._end_writers()
                     return
                 if not told:
                     on_wait(self._who())
@@ -139,6 +146,11 @@ class RunLock:
             age_s = float(conn.exec_driver_sql(f"SELECT {_NOW}").scalar_one()) - float(renewed)
             if age_s > LEASE_S:
                 conn.exec_driver_sql(f"SELECT pg_terminate_backend(pid) FROM ({_HELD_BY}) AS holder")
+
+    def _end_writers(self) -> None:
+        """Who had the project may have been frozen in the middle of a transaction."""
+        with self._store.read() as conn:
+            conn.exec_driver_sql(_END_WRITERS.format(after_s=LEASE_S / 2))
 
     def _renew(self) -> None:
         """With the server's clock, and only as long as nobody else has the project."""

@@ -28,6 +28,9 @@ from penstock.requests.job import FeedFile
 from penstock.store import schema as tables
 from penstock.store.schema import decode, encode, subject, upgrade
 
+# The advisory lock of who writes, on PostgreSQL.
+WRITE_KEY = 7305
+
 
 class StoreError(PenstockError):
     pass
@@ -131,7 +134,7 @@ class Store:
             with transaction:
                 if not self.is_sqlite:
                     # Numbers of events are given in commit order, as the core folds them in that order.
-                    conn.exec_driver_sql("SELECT pg_advisory_xact_lock(7305)")
+                    conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_KEY})")
                 yield conn
 
     @contextmanager
